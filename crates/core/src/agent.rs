@@ -1,0 +1,89 @@
+//! The contract of an agent.
+
+use crate::arms::Arms;
+use crate::error::{DecodeError, InputError, ProtocolError};
+use crate::evidence::Evidence;
+use crate::ids::{UserId, Version};
+use crate::message::{Downlink, Uplink};
+use crate::ridge::Ridge;
+
+/// A learner that chooses among arms for its own users.
+///
+/// # How to drive it
+/// Call [`choose`](Self::choose) with an offer, play the arm, and call [`learn`](Self::learn) with that
+/// arm's features and its reward, at once or days later, in any order and with anything in between. Bring
+/// every [`Uplink`] that a method returns to the coordinator and every [`Downlink`] for this agent to
+/// [`receive`](Self::receive), once each and in order; [`session`](crate::session) does that over links
+/// that do not.
+///
+/// An `Err` means that nothing has changed. No method waits, reads a clock or uses randomness it was not
+/// given, and nothing is queued inside.
+pub trait Agent: Send {
+    /// Chooses one of `arms` for `user`.
+    fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError>;
+
+    /// Learns that the arm with features `arm` gave `reward`; perhaps there is something to say about it.
+    fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError>;
+
+    /// Takes in a message from the coordinator; perhaps there is an answer.
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError>;
+
+    /// What the agent holds, for invariants, reports and curious people.
+    fn inspect(&self) -> AgentView<'_>;
+
+    /// Everything needed to go on with the same bits, encoded.
+    fn save(&self) -> Vec<u8>;
+
+    /// Goes on from a state that an agent of the same configuration saved, or changes nothing.
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
+}
+
+/// How the features of an agent's arms divide: first those that mean the same to everybody, then its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Features whose parameters all agents share (d_g).
+    pub shared: usize,
+    /// Features whose parameters are this agent's own (d_i).
+    pub local: usize,
+}
+
+impl Shape {
+    /// All features shared.
+    #[must_use]
+    pub const fn shared(dimension: usize) -> Self {
+        Self { shared: dimension, local: 0 }
+    }
+
+    /// Features of an arm.
+    #[must_use]
+    pub const fn dimension(self) -> usize {
+        self.shared + self.local
+    }
+}
+
+/// An agent's decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The index of the arm in the offer.
+    pub arm: usize,
+    /// The probability with which the algorithm would choose this arm here, where it is known: 1 for
+    /// deterministic rules.
+    pub propensity: Option<f64>,
+}
+
+/// What an agent holds of the federation's shared evidence. Its view is the sum of the three parts.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentView<'a> {
+    /// What the agent and the coordinator agree on.
+    pub base: &'a Evidence,
+    /// The newest state of the coordinator in it.
+    pub version: Version,
+    /// What was sent and is not known to have arrived, with its number.
+    pub in_flight: Option<(u64, &'a Evidence)>,
+    /// What was learned and not sent.
+    pub buffer: &'a Evidence,
+    /// The model over the shared features that the agent chooses with.
+    pub model: &'a Ridge,
+    /// By how much the buffer raised the information: what upload triggers compare.
+    pub fresh_information: f64,
+}

@@ -1,0 +1,154 @@
+//! The arms of one offer: a small matrix, one row of features an arm, in contiguous memory.
+
+use crate::error::InputError;
+
+/// The arms an agent chooses among. Every feature in here is finite: adding an arm is the check.
+///
+/// Reuse one `Arms` for many offers ([`clear`](Arms::clear) keeps its memory).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arms {
+    dimension: usize,
+    features: Vec<f64>,
+}
+
+impl Arms {
+    /// No arms yet, of `dimension` features each.
+    #[must_use]
+    pub const fn new(dimension: usize) -> Self {
+        Self { dimension, features: Vec::new() }
+    }
+
+    /// Arms from rows of equal length.
+    pub fn from_rows<R: AsRef<[f64]>>(dimension: usize, rows: &[R]) -> Result<Self, InputError> {
+        let mut arms = Self::new(dimension);
+        rows.iter().try_for_each(|row| arms.push(row.as_ref()))?;
+        Ok(arms)
+    }
+
+    /// Adds an arm, or says what is wrong with its features and adds nothing.
+    pub fn push(&mut self, features: &[f64]) -> Result<(), InputError> {
+        check_features(self.dimension, features)?;
+        self.features.extend_from_slice(features);
+        Ok(())
+    }
+
+    /// Forgets all arms and keeps the memory.
+    pub fn clear(&mut self) {
+        self.features.clear();
+    }
+
+    /// Forgets all arms and takes arms of `dimension` features from now on.
+    pub fn reset(&mut self, dimension: usize) {
+        self.dimension = dimension;
+        self.features.clear();
+    }
+
+    /// Number of arms.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.features.len() / self.dimension.max(1)
+    }
+
+    /// Whether there is nothing to choose from.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.features.is_empty()
+    }
+
+    /// Number of features an arm.
+    #[must_use]
+    pub const fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// The features of arm `index`.
+    ///
+    /// # Panics
+    /// If there is no such arm.
+    #[must_use]
+    pub fn row(&self, index: usize) -> &[f64] {
+        &self.features[index * self.dimension..(index + 1) * self.dimension]
+    }
+
+    /// All arms, restricted to `width` features from `first` on.
+    pub(crate) fn columns(&self, first: usize, width: usize) -> Columns<'_> {
+        debug_assert!(first + width <= self.dimension, "columns lie inside the features");
+        Columns { features: &self.features, stride: self.dimension, first, width }
+    }
+
+    /// All features of all arms.
+    pub(crate) fn all(&self) -> Columns<'_> {
+        self.columns(0, self.dimension)
+    }
+}
+
+/// Some consecutive features of every arm: what a block of a model scores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns<'a> {
+    pub(crate) features: &'a [f64],
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    pub(crate) width: usize,
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn len(&self) -> usize {
+        self.features.len() / self.stride
+    }
+
+    pub(crate) fn row(&self, index: usize) -> &'a [f64] {
+        &self.features[index * self.stride + self.first..][..self.width]
+    }
+}
+
+/// `Ok` if `features` has the right length and every entry is finite.
+pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), InputError> {
+    if features.len() != dimension {
+        return Err(InputError::Dimension { expected: dimension, got: features.len() });
+    }
+    // Without an early exit the loop runs in vector registers.
+    if features.iter().fold(true, |finite, x| finite & x.is_finite()) {
+        return Ok(());
+    }
+    let index = features.iter().position(|x| !x.is_finite()).expect("some feature was not finite");
+    Err(InputError::Feature { index, value: features[index] })
+}
+
+/// The index of the largest score: the lowest among equals, with NaN counted as −∞.
+pub(crate) fn best(scores: impl Iterator<Item = f64>) -> Result<usize, InputError> {
+    let mut best = None;
+    for (index, score) in scores.enumerate() {
+        match best {
+            Some((_, leader)) if score <= leader || score.is_nan() => {}
+            None if score.is_nan() => {}
+            _ => best = Some((index, score)),
+        }
+    }
+    best.map(|(index, _)| index).ok_or(InputError::NoFiniteScore)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_go_to_the_lowest_index_and_nan_never_wins() {
+        assert_eq!(best([1.0, 3.0, 3.0].into_iter()), Ok(1));
+        assert_eq!(best([f64::NAN, -1.0, f64::NAN].into_iter()), Ok(1));
+        assert_eq!(best([f64::NEG_INFINITY, f64::NEG_INFINITY].into_iter()), Ok(0));
+        assert_eq!(best([f64::NAN].into_iter()), Err(InputError::NoFiniteScore));
+    }
+
+    #[test]
+    fn a_bad_arm_is_named_and_not_added() {
+        let mut arms = Arms::new(2);
+        arms.push(&[1.0, 2.0]).unwrap();
+        assert_eq!(arms.push(&[1.0]), Err(InputError::Dimension { expected: 2, got: 1 }));
+        assert_eq!(
+            arms.push(&[0.0, f64::INFINITY]),
+            Err(InputError::Feature { index: 1, value: f64::INFINITY })
+        );
+        assert_eq!(arms.len(), 1);
+        assert_eq!(arms.row(0), [1.0, 2.0]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The contract of a coordinator.
+
+use crate::error::{DecodeError, ProtocolError};
+use crate::evidence::Evidence;
+use crate::ids::{AgentId, Epoch, Tick, Version};
+use crate::message::{Outgoing, Uplink};
+
+/// The place where agents' evidence comes together.
+///
+/// # How to drive it
+/// Tell it who [joins](Self::join) and [leaves](Self::leave), bring it every [`Uplink`] once and in order
+/// per agent, and call [`tick`](Self::tick) as time passes if rounds have deadlines. Deliver what the
+/// methods return, in order. An `Err` means that nothing has changed. The same calls in the same order
+/// give the same answers and the same bits, so a log of accepted calls is a backup.
+pub trait Coordinator: Send {
+    /// An agent is there.
+    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing>;
+
+    /// An agent is gone for good.
+    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing>;
+
+    /// Takes in a message from an agent.
+    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError>;
+
+    /// Time has passed: a deadline may have.
+    fn tick(&mut self, now: Tick) -> Vec<Outgoing>;
+
+    /// When [`tick`](Self::tick) has something to do next, if ever.
+    fn deadline(&self) -> Option<Tick>;
+
+    /// Part of this coordinator's history was lost. From now on its snapshots replace what agents believe.
+    fn begin_epoch(&mut self, epoch: Epoch);
+
+    /// What the coordinator holds.
+    fn inspect(&self) -> CoordinatorView<'_>;
+
+    /// What the coordinator knows of an agent that has joined.
+    fn agent(&self, agent: AgentId) -> Option<AgentStanding>;
+
+    /// Everything needed to go on with the same bits, encoded.
+    fn save(&self) -> Vec<u8>;
+
+    /// Goes on from a state that a coordinator of the same configuration saved, or changes nothing.
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
+}
+
+/// How an agent comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    /// With empty hands: its first life, or one after it lost everything.
+    NewLife,
+    /// With all it knew, to a coordinator that lost part of its history: it needs the truth as it is now.
+    Returning,
+}
+
+/// What a coordinator holds.
+#[derive(Clone, Copy, Debug)]
+pub struct CoordinatorView<'a> {
+    /// Whose history this is.
+    pub epoch: Epoch,
+    /// How many changes the evidence has seen.
+    pub version: Version,
+    /// All evidence so far.
+    pub evidence: &'a Evidence,
+    /// Information of that evidence.
+    pub information: f64,
+    /// How many agents have joined.
+    pub agents: usize,
+}
+
+/// What a coordinator knows of an agent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AgentStanding {
+    /// How many of its uploads are in the evidence.
+    pub uploads: u64,
+    /// The newest version it was sent, or is known to have.
+    pub version: Version,
+    /// Information of what it was sent and has sent.
+    pub information: f64,
+}

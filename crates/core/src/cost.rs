@@ -1,0 +1,83 @@
+//! What communication costs: one function on the message types, every unit at once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::packed;
+use crate::message::{Downlink, Uplink};
+use crate::wire;
+
+/// The cost of one message, or the sum over many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Messages that carry statistics: what the papers count as one transfer.
+    pub messages: u64,
+    /// Messages that carry none: receipts, requests, acknowledgements.
+    pub control: u64,
+    /// Numbers in the statistics, as they travel: packed triangles or low-rank factors.
+    pub scalars: u64,
+    /// Numbers as the linear papers count them: d² + d for a matrix and a vector.
+    pub paper_scalars: u64,
+    /// Bytes of the protobuf encoding.
+    pub bytes: u64,
+}
+
+impl Cost {
+    /// A message with a matrix and a vector of dimension `d`.
+    const fn payload(d: usize, scalars: u64, bytes: usize) -> Self {
+        let paper_scalars = (d * d + d) as u64;
+        Self { messages: 1, control: 0, scalars, paper_scalars, bytes: bytes as u64 }
+    }
+
+    /// A message without statistics.
+    #[must_use]
+    pub const fn control(bytes: usize) -> Self {
+        Self { messages: 0, control: 1, scalars: 0, paper_scalars: 0, bytes: bytes as u64 }
+    }
+
+    /// Adds another cost.
+    pub fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.control += other.control;
+        self.scalars += other.scalars;
+        self.paper_scalars += other.paper_scalars;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Uplink {
+    /// What sending this message costs.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let bytes = wire::uplink_len(self);
+        match self {
+            // The matrix, the vector, the count and the information.
+            Self::Evidence(upload) => {
+                Cost::payload(upload.evidence.dimension(), upload.evidence.scalars() + 2, bytes)
+            }
+            // The matrix, the vector and the count.
+            Self::RoundEvidence { evidence, .. } => {
+                Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
+            }
+            Self::RoundRequest => Cost::control(bytes),
+        }
+    }
+}
+
+impl Downlink {
+    /// What sending this message to one recipient costs.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        let bytes = wire::downlink_len(self);
+        match self {
+            Self::Snapshot(snapshot) => {
+                let d = snapshot.evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
+            }
+            Self::Commit { evidence, .. } => {
+                let d = evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 1) as u64, bytes)
+            }
+            Self::Receipt { .. } | Self::Collect { .. } => Cost::control(bytes),
+        }
+    }
+}

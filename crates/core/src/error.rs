@@ -1,0 +1,158 @@
+//! What can go wrong, sorted by whose fault it is.
+//!
+//! A caller's fault is an [`InputError`] or, at construction, a [`ConfigError`]; a peer's fault is a
+//! [`ProtocolError`] or, for bytes, a [`DecodeError`]. In each case nothing has changed. Our own bugs are
+//! panics with the reason why they cannot happen; no input causes one.
+
+use thiserror::Error;
+
+use crate::ids::{AgentId, Incarnation, RoundId};
+
+/// The caller passed something no algorithm can use. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum InputError {
+    /// An offer without arms.
+    #[error("there are no arms to choose from: offer at least one")]
+    NoArms,
+    /// Features of the wrong length.
+    #[error("expected {expected} features, got {got}")]
+    Dimension {
+        /// What the agent was built for.
+        expected: usize,
+        /// What it was given.
+        got: usize,
+    },
+    /// A feature that is NaN or infinite.
+    #[error("feature {index} is {value}: features must be finite")]
+    Feature {
+        /// Position in the feature vector.
+        index: usize,
+        /// The offending value.
+        value: f64,
+    },
+    /// A reward that is NaN or infinite.
+    #[error("the reward is {value}: rewards must be finite")]
+    Reward {
+        /// The offending value.
+        value: f64,
+    },
+    /// Every arm scored NaN, which finite but enormous features can cause.
+    #[error("no arm has a finite score: scale the features down")]
+    NoFiniteScore,
+    /// Evidence that would overflow.
+    #[error("the observation is too large to be added: scale the features or the reward down")]
+    Overflow,
+}
+
+/// A peer broke the protocol. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// A message from an agent that never joined.
+    #[error("{0} has not joined")]
+    UnknownAgent(AgentId),
+    /// An upload that is not the next one of its agent: a repetition if lower, a gap if higher.
+    #[error("expected upload {expected} of this agent, got {got}")]
+    Sequence {
+        /// The number the coordinator waits for.
+        expected: u64,
+        /// The number that came.
+        got: u64,
+    },
+    /// Evidence of another dimension.
+    #[error("expected evidence of dimension {expected}, got {got}")]
+    Dimension {
+        /// The dimension of this federation.
+        expected: usize,
+        /// The dimension that came.
+        got: usize,
+    },
+    /// Numbers that no observations can have produced.
+    #[error("impossible evidence: {0}")]
+    Evidence(&'static str),
+    /// A round that is not open.
+    #[error("round {} is not open", .0.0)]
+    Round(RoundId),
+    /// A kind of message this algorithm does not take.
+    #[error("{algorithm} does not take {message} messages")]
+    Unexpected {
+        /// The algorithm's published name.
+        algorithm: &'static str,
+        /// The kind of message.
+        message: &'static str,
+    },
+    /// A frame from a life that ended, or one that never began.
+    #[error("incarnation {} is not the current one ({})", .got.0, .current.0)]
+    Incarnation {
+        /// The life the session knows.
+        current: Incarnation,
+        /// The life the frame names.
+        got: Incarnation,
+    },
+    /// A frame from the future of a peer's own sequence.
+    #[error("expected frame {expected}, got {got}")]
+    FrameGap {
+        /// The frame the session waits for.
+        expected: u64,
+        /// The frame that came.
+        got: u64,
+    },
+}
+
+/// A setting outside its range.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("`{name}` is {value}: {allowed}")]
+pub struct ConfigError {
+    /// The setting's name, as written in configuration files.
+    pub name: &'static str,
+    /// The value it was given.
+    pub value: String,
+    /// What is allowed, in words.
+    pub allowed: &'static str,
+}
+
+impl ConfigError {
+    /// Reports that `name` may not be `value`.
+    pub fn new(name: &'static str, value: impl ToString, allowed: &'static str) -> Self {
+        Self { name, value: value.to_string(), allowed }
+    }
+
+    /// `Ok` if `holds`, otherwise the error.
+    pub fn require(holds: bool, name: &'static str, value: f64, allowed: &'static str) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self::new(name, value, allowed)) }
+    }
+}
+
+/// Bytes that are not a message, a frame or a saved state of ours.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Not protobuf, or not of the expected type.
+    #[error("not a posse.v1 message: {0}")]
+    Malformed(String),
+    /// A required part is missing or contradicts another.
+    #[error("invalid {part}: {reason}")]
+    Invalid {
+        /// Which part.
+        part: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// More than this build accepts.
+    #[error("{part} is {got}, the limit is {limit}")]
+    TooLarge {
+        /// Which part.
+        part: &'static str,
+        /// Its size.
+        got: u64,
+        /// The limit.
+        limit: u64,
+    },
+}
+
+impl DecodeError {
+    pub(crate) const fn invalid(part: &'static str, reason: &'static str) -> Self {
+        Self::Invalid { part, reason }
+    }
+}

@@ -1,0 +1,215 @@
+//! What observations add up to: Σxxᵀ, Σxy and their number. Additive, and what travels.
+
+use crate::arms::check_features;
+use crate::error::{InputError, ProtocolError};
+
+/// Scalars of a packed symmetric matrix of dimension `d`: its lower triangle.
+#[must_use]
+pub const fn packed(d: usize) -> usize {
+    d * (d + 1) / 2
+}
+
+/// The sufficient statistics of linear regression over some observations, without any regulariser.
+///
+/// The Gram matrix Σxxᵀ is stored as its lower triangle, row after row: entry (i, j), i ≥ j, is at
+/// `i(i+1)/2 + j`. The wire format is the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    gram: Vec<f64>,
+    moment: Vec<f64>,
+    count: u64,
+}
+
+impl Evidence {
+    /// No observations yet, of `dimension` features each.
+    #[must_use]
+    pub fn none(dimension: usize) -> Self {
+        Self { gram: vec![0.0; packed(dimension)], moment: vec![0.0; dimension], count: 0 }
+    }
+
+    /// Evidence from its parts, checked for everything that can be checked cheaply: see
+    /// [`check`](Self::check).
+    pub fn from_parts(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Result<Self, ProtocolError> {
+        let evidence = Self { gram, moment, count };
+        evidence.check()?;
+        Ok(evidence)
+    }
+
+    /// Whether these numbers are possible: shapes agree, all are finite, no diagonal entry is negative, no
+    /// entry exceeds what its diagonal allows, and without observations everything is zero.
+    pub fn check(&self) -> Result<(), ProtocolError> {
+        let d = self.dimension();
+        if self.gram.len() != packed(d) {
+            return Err(ProtocolError::Evidence("the matrix and the vector have different dimensions"));
+        }
+        if !self.gram.iter().chain(&self.moment).all(|v| v.is_finite()) {
+            return Err(ProtocolError::Evidence("not all numbers are finite"));
+        }
+        if self.count == 0 && self.gram.iter().chain(&self.moment).any(|&v| v != 0.0) {
+            return Err(ProtocolError::Evidence("numbers without observations"));
+        }
+        let diagonal = |i: usize| self.gram[packed(i) + i];
+        for i in 0..d {
+            if diagonal(i) < 0.0 {
+                return Err(ProtocolError::Evidence("a negative sum of squares"));
+            }
+            for j in 0..i {
+                let (off, limit) = (self.gram[packed(i) + j], diagonal(i) * diagonal(j));
+                if off * off > limit * (1.0 + 1e-9) + f64::MIN_POSITIVE {
+                    return Err(ProtocolError::Evidence("a matrix that is not positive semidefinite"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds one observation. An observation that would overflow is refused and nothing changes.
+    pub fn observe(&mut self, x: &[f64], y: f64) -> Result<(), InputError> {
+        check_observation(self.dimension(), x, y)?;
+        self.add_observation(x, y);
+        Ok(())
+    }
+
+    /// Adds an observation that was checked before.
+    #[inline]
+    pub(crate) fn add_observation(&mut self, x: &[f64], y: f64) {
+        let mut row_start = 0;
+        for (i, &xi) in x.iter().enumerate() {
+            let row = &mut self.gram[row_start..=row_start + i];
+            row_start += i + 1;
+            let (vectors, rest) = row.as_chunks_mut::<4>();
+            let (x_vectors, x_rest) = x[..=i].as_chunks::<4>();
+            for (g, xj) in vectors.iter_mut().zip(x_vectors) {
+                for lane in 0..4 {
+                    g[lane] += xi * xj[lane];
+                }
+            }
+            for (g, xj) in rest.iter_mut().zip(x_rest) {
+                *g += xi * xj;
+            }
+        }
+        for (b, xi) in self.moment.iter_mut().zip(x) {
+            *b += y * xi;
+        }
+        self.count += 1;
+    }
+
+    /// Adds other observations.
+    ///
+    /// # Panics
+    /// If the dimensions differ: check what comes from elsewhere first.
+    pub fn add(&mut self, other: &Self) {
+        assert_eq!(self.dimension(), other.dimension(), "evidence of one dimension adds up");
+        add_assign(&mut self.gram, &other.gram);
+        add_assign(&mut self.moment, &other.moment);
+        self.count += other.count;
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.gram.fill(0.0);
+        self.moment.fill(0.0);
+        self.count = 0;
+    }
+
+    /// Number of features.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.moment.len()
+    }
+
+    /// Σxxᵀ, packed.
+    #[must_use]
+    pub fn gram(&self) -> &[f64] {
+        &self.gram
+    }
+
+    /// Σxy.
+    #[must_use]
+    pub fn moment(&self) -> &[f64] {
+        &self.moment
+    }
+
+    /// How many observations.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there are no observations.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether every number is finite, as it must stay.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.gram.iter().chain(&self.moment).all(|v| v.is_finite())
+    }
+
+    pub(crate) fn from_parts_unchecked(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Self {
+        Self { gram, moment, count }
+    }
+}
+
+/// Checks an observation before it may change anything: length, finiteness, and that its squares are
+/// finite too.
+pub(crate) fn check_observation(dimension: usize, x: &[f64], y: f64) -> Result<(), InputError> {
+    check_features(dimension, x)?;
+    if !y.is_finite() {
+        return Err(InputError::Reward { value: y });
+    }
+    // One overflowing product would poison the sums for good; 1e140² leaves room for 1e28 observations.
+    const LARGEST: f64 = 1e140;
+    if y.abs() > LARGEST || !x.iter().fold(true, |fits, v| fits & (v.abs() <= LARGEST)) {
+        return Err(InputError::Overflow);
+    }
+    Ok(())
+}
+
+fn add_assign(sum: &mut [f64], other: &[f64]) {
+    for (a, b) in sum.iter_mut().zip(other) {
+        *a += b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn observations_add_up_to_their_outer_products() {
+        let mut evidence = Evidence::none(3);
+        evidence.observe(&[1.0, 2.0, -1.0], 0.5).unwrap();
+        evidence.observe(&[0.0, 1.0, 3.0], -2.0).unwrap();
+        assert_eq!(evidence.gram(), [1.0, 2.0, 5.0, -1.0, 1.0, 10.0]);
+        assert_eq!(evidence.moment(), [0.5, -1.0, -6.5]);
+        assert_eq!(evidence.count(), 2);
+        assert_eq!(evidence.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_refused_observation_changes_nothing() {
+        let mut evidence = Evidence::none(2);
+        evidence.observe(&[1.0, 1.0], 1.0).unwrap();
+        let before = evidence.clone();
+        assert!(evidence.observe(&[1.0, f64::NAN], 1.0).is_err());
+        assert!(evidence.observe(&[1.0, 1.0], f64::INFINITY).is_err());
+        assert_eq!(evidence.observe(&[1e200, 1.0], 1.0), Err(InputError::Overflow));
+        assert!(evidence.observe(&[1.0], 1.0).is_err());
+        assert_eq!(evidence, before);
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let refused = |gram: &[f64], moment: &[f64], count| {
+            Evidence::from_parts(gram.to_vec(), moment.to_vec(), count).unwrap_err()
+        };
+        refused(&[1.0, 0.0], &[0.0, 0.0], 1);
+        refused(&[1.0, 0.0, f64::NAN], &[0.0, 0.0], 1);
+        refused(&[-1.0, 0.0, 1.0], &[0.0, 0.0], 1);
+        refused(&[1.0, 2.0, 1.0], &[0.0, 0.0], 1);
+        refused(&[1.0, 0.0, 1.0], &[0.0, 0.0], 0);
+    }
+}

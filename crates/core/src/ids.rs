@@ -1,0 +1,64 @@
+//! Names of things: small integer types, so that a version is never mistaken for an agent.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One learner in the federation: it serves its own users and never sees another agent's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AgentId(pub u64);
+
+/// A person whom an agent serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UserId(pub u64);
+
+/// How many changes the coordinator's evidence has seen: the name of one of its states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub u64);
+
+/// A synchronous round, counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RoundId(pub u64);
+
+/// The coordinator's history. It grows when a restart has lost part of that history; what a coordinator
+/// of a newer epoch says replaces what an agent believed before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+/// One life of an agent. It grows when an agent has lost its state; messages of an earlier life are
+/// not accepted any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Incarnation(pub u64);
+
+/// Virtual time in microseconds. Machines compare ticks that they are given; they never read a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tick(pub u64);
+
+impl Version {
+    /// The version after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl Tick {
+    /// The tick `microseconds` later, or the end of time.
+    #[must_use]
+    pub const fn after(self, microseconds: u64) -> Self {
+        Self(self.0.saturating_add(microseconds))
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "agent {}", self.0)
+    }
+}

@@ -1,0 +1,162 @@
+//! What agents and the coordinator say to each other: two closed enums of plain data, named by what the
+//! numbers are and shared by all algorithms.
+
+use std::sync::Arc;
+
+use crate::evidence::Evidence;
+use crate::ids::{AgentId, Epoch, RoundId, Version};
+use crate::parcel::Parcel;
+
+/// From an agent to the coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Uplink {
+    /// What the agent has learned since its last upload.
+    Evidence(EvidenceUpload),
+    /// Please start a round.
+    RoundRequest,
+    /// The agent's part of a round.
+    RoundEvidence {
+        /// The round it answers.
+        round: RoundId,
+        /// What the agent learned since the last round that included it.
+        evidence: Parcel,
+    },
+}
+
+/// What an agent has learned since its last upload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvidenceUpload {
+    /// 1 for the first upload of an agent's life, then 2, 3 …
+    pub number: u64,
+    /// The newest state of the coordinator in the agent's view.
+    pub based_on: Version,
+    /// [Information](crate::Ridge) of the agent's view, this upload included.
+    pub information: f64,
+    /// The evidence.
+    pub evidence: Parcel,
+}
+
+/// From the coordinator to an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Downlink {
+    /// All the coordinator knows.
+    Snapshot(Snapshot),
+    /// An upload was added.
+    Receipt {
+        /// Which upload of the receiving agent.
+        number: u64,
+        /// The version the agent is now at, if the upload found it up to date.
+        version: Option<Version>,
+    },
+    /// Send what you have: a round has begun.
+    Collect {
+        /// The round to answer.
+        round: RoundId,
+    },
+    /// A round is over: this is the result.
+    Commit {
+        /// The round that is over.
+        round: RoundId,
+        /// Whether the receiving agent's part is in it; if not, it joins a later round.
+        included: bool,
+        /// Whose history this is.
+        epoch: Epoch,
+        /// The coordinator's state after the round.
+        version: Version,
+        /// All the coordinator knows.
+        evidence: Arc<Evidence>,
+    },
+}
+
+/// All the coordinator knows: absolute, so that it replaces what an agent had, and a repetition changes
+/// nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Whose history this is.
+    pub epoch: Epoch,
+    /// The coordinator's state.
+    pub version: Version,
+    /// How many uploads of the receiving agent are in it.
+    pub contains: u64,
+    /// [Information](crate::Ridge) of the evidence.
+    pub information: f64,
+    /// The evidence, shared by all recipients of a version.
+    pub evidence: Arc<Evidence>,
+}
+
+/// A message on its way from the coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    /// Who receives it.
+    pub to: Recipient,
+    /// What they receive.
+    pub message: Downlink,
+}
+
+/// Who receives a message. A broadcast costs a message per recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// One agent.
+    Agent(AgentId),
+    /// Every agent that has joined.
+    Everyone,
+    /// Every agent that has joined, but one.
+    EveryoneBut(AgentId),
+}
+
+impl Outgoing {
+    /// A message to one agent.
+    #[must_use]
+    pub const fn to(agent: AgentId, message: Downlink) -> Self {
+        Self { to: Recipient::Agent(agent), message }
+    }
+
+    /// A message to all that have joined.
+    #[must_use]
+    pub const fn to_everyone(message: Downlink) -> Self {
+        Self { to: Recipient::Everyone, message }
+    }
+}
+
+impl Recipient {
+    /// Whether `agent`, which has joined, is among the recipients.
+    #[must_use]
+    pub fn includes(self, agent: AgentId) -> bool {
+        match self {
+            Self::Agent(one) => one == agent,
+            Self::Everyone => true,
+            Self::EveryoneBut(one) => one != agent,
+        }
+    }
+}
+
+impl Uplink {
+    /// The kind of message, in words.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Evidence(_) => "evidence",
+            Self::RoundRequest => "round request",
+            Self::RoundEvidence { .. } => "round evidence",
+        }
+    }
+}
+
+impl Downlink {
+    /// The kind of message, in words.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Snapshot(_) => "snapshot",
+            Self::Receipt { .. } => "receipt",
+            Self::Collect { .. } => "collect",
+            Self::Commit { .. } => "commit",
+        }
+    }
+
+    /// Whether a newer message of this kind makes it pointless to deliver this one.
+    #[must_use]
+    pub const fn is_superseded_by(&self, newer: &Self) -> bool {
+        matches!((self, newer), (Self::Snapshot(_), Self::Snapshot(_)))
+    }
+}

@@ -1,0 +1,201 @@
+//! Evidence wrapped for travel: as its matrix, or as a low-rank factor when that is smaller.
+
+use crate::evidence::{Evidence, packed};
+
+/// Evidence as it travels.
+///
+/// After n observations Σxxᵀ has rank n at most, and for n < (d+1)/2 its pivoted Cholesky factor has fewer
+/// scalars than the matrix. The factor is a function of the matrix alone, so it reveals nothing more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parcel {
+    /// The packed matrix and the vector.
+    Dense(Evidence),
+    /// The factor of the matrix, and the vector.
+    LowRank(LowRank),
+}
+
+/// Evidence whose matrix is FFᵀ, with F one column a pivot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LowRank {
+    /// The row that each column eliminated; later columns are zero there.
+    pub(crate) pivots: Vec<u32>,
+    /// Columns one after the other, without the rows eliminated before: d, d−1, d−2 … numbers.
+    pub(crate) columns: Vec<f64>,
+    pub(crate) moment: Vec<f64>,
+    pub(crate) count: u64,
+}
+
+impl Parcel {
+    /// Wraps `evidence` in the smaller of the two forms.
+    #[must_use]
+    pub fn wrap(evidence: &Evidence) -> Self {
+        let d = evidence.dimension();
+        if 2 * evidence.count() < d as u64 + 1 {
+            let rank = usize::try_from(evidence.count()).expect("less than half the dimension");
+            let (pivots, columns) = pivoted_cholesky(d, evidence.gram(), rank);
+            if columns.len() < packed(d) {
+                let (moment, count) = (evidence.moment().to_vec(), evidence.count());
+                return Self::LowRank(LowRank { pivots, columns, moment, count });
+            }
+        }
+        Self::Dense(evidence.clone())
+    }
+
+    /// The evidence inside. A low-rank parcel gives the matrix back up to rounding; its sender must count
+    /// this result as sent, so that both sides hold the same numbers.
+    #[must_use]
+    pub fn unwrap(&self) -> Evidence {
+        match self {
+            Self::Dense(evidence) => evidence.clone(),
+            Self::LowRank(parcel) => {
+                let d = parcel.moment.len();
+                let mut gram = vec![0.0; packed(d)];
+                parcel.for_each_column(|column| {
+                    for i in 0..d {
+                        for j in 0..=i {
+                            gram[packed(i) + j] += column[i] * column[j];
+                        }
+                    }
+                });
+                Evidence::from_parts_unchecked(gram, parcel.moment.clone(), parcel.count)
+            }
+        }
+    }
+
+    /// Number of features.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        match self {
+            Self::Dense(evidence) => evidence.dimension(),
+            Self::LowRank(parcel) => parcel.moment.len(),
+        }
+    }
+
+    /// Number of observations inside.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        match self {
+            Self::Dense(evidence) => evidence.count(),
+            Self::LowRank(parcel) => parcel.count,
+        }
+    }
+
+    /// Scalars of the matrix and the vector as they travel.
+    #[must_use]
+    pub fn scalars(&self) -> u64 {
+        (match self {
+            Self::Dense(evidence) => evidence.gram().len() + evidence.dimension(),
+            Self::LowRank(parcel) => parcel.columns.len() + parcel.moment.len(),
+        }) as u64
+    }
+}
+
+impl LowRank {
+    /// Calls `visit` with each column of F, zeros filled in.
+    pub(crate) fn for_each_column(&self, mut visit: impl FnMut(&[f64])) {
+        let d = self.moment.len();
+        let mut eliminated = vec![false; d];
+        let mut column = vec![0.0; d];
+        let mut numbers = self.columns.iter();
+        for &pivot in &self.pivots {
+            for (value, gone) in column.iter_mut().zip(&eliminated) {
+                *value = if *gone { 0.0 } else { *numbers.next().expect("checked when it was made") };
+            }
+            visit(&column);
+            eliminated[pivot as usize] = true;
+        }
+    }
+
+    /// Scalars that `rank` columns of dimension `d` have: rd − r(r−1)/2.
+    pub(crate) const fn column_scalars(d: usize, rank: usize) -> usize {
+        rank * d - rank * rank.saturating_sub(1) / 2
+    }
+}
+
+/// The factor of a packed positive semidefinite matrix, at most `rank` columns: pivots, and the columns
+/// without the rows already eliminated. It stops early when nothing but rounding is left.
+pub(crate) fn pivoted_cholesky(d: usize, gram: &[f64], rank: usize) -> (Vec<u32>, Vec<f64>) {
+    let entry = |i: usize, j: usize| if i >= j { gram[packed(i) + j] } else { gram[packed(j) + i] };
+    let mut left: Vec<f64> = (0..d).map(|i| entry(i, i)).collect();
+    let largest = left.iter().fold(0.0_f64, |a, &b| a.max(b));
+    let floor = largest * f64::EPSILON * d as f64;
+    let (mut pivots, mut columns) = (Vec::with_capacity(rank), Vec::new());
+    // Full columns, kept for the eliminations that follow.
+    let mut full: Vec<Vec<f64>> = Vec::with_capacity(rank);
+    let mut eliminated = vec![false; d];
+    for _ in 0..rank {
+        let candidate = (0..d)
+            .filter(|&i| !eliminated[i])
+            .fold(None, |best: Option<usize>, i| best.filter(|&b| left[b] >= left[i]).or(Some(i)));
+        let Some(pivot) = candidate.filter(|&p| left[p] > floor) else { break };
+        let root = left[pivot].sqrt();
+        let mut column = vec![0.0; d];
+        for i in (0..d).filter(|&i| !eliminated[i]) {
+            let mut value = entry(i, pivot);
+            for earlier in &full {
+                value -= earlier[i] * earlier[pivot];
+            }
+            column[i] = if i == pivot { root } else { value / root };
+            left[i] -= column[i] * column[i];
+            columns.push(column[i]);
+        }
+        eliminated[pivot] = true;
+        pivots.push(pivot as u32);
+        full.push(column);
+    }
+    (pivots, columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::random::Seed;
+
+    fn random_evidence(d: usize, n: u64, seed: u64) -> Evidence {
+        let mut stream = Seed(seed).stream("test", 0, 0);
+        let mut evidence = Evidence::none(d);
+        for _ in 0..n {
+            let x: Vec<f64> = (0..d).map(|_| stream.normal()).collect();
+            evidence.observe(&x, stream.normal()).unwrap();
+        }
+        evidence
+    }
+
+    proptest! {
+        #[test]
+        fn a_parcel_gives_back_what_was_wrapped(d in 1usize..14, n in 0u64..20, seed: u64) {
+            let evidence = random_evidence(d, n, seed);
+            let parcel = Parcel::wrap(&evidence);
+            let back = parcel.unwrap();
+            prop_assert_eq!(back.count(), evidence.count());
+            prop_assert_eq!(back.moment(), evidence.moment());
+            let scale = evidence.gram().iter().fold(1e-300_f64, |a, b| a.max(b.abs()));
+            for (a, b) in back.gram().iter().zip(evidence.gram()) {
+                prop_assert!((a - b).abs() <= 1e-13 * scale, "{} {}", a, b);
+            }
+        }
+
+        #[test]
+        fn a_parcel_is_never_larger_than_the_matrix(d in 1usize..14, n in 0u64..20, seed: u64) {
+            let parcel = Parcel::wrap(&random_evidence(d, n, seed));
+            prop_assert!(parcel.scalars() <= (packed(d) + d) as u64);
+            if 2 * n < d as u64 + 1 {
+                let rank = n as usize;
+                prop_assert_eq!(parcel.scalars(), (LowRank::column_scalars(d, rank) + d) as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_arms_have_the_rank_they_have() {
+        let mut evidence = Evidence::none(9);
+        for _ in 0..4 {
+            evidence.observe(&[0.5, 1.0, 0.0, 0.0, -1.0, 0.25, 0.0, 0.0, 2.0], 1.0).unwrap();
+        }
+        let Parcel::LowRank(parcel) = Parcel::wrap(&evidence) else { panic!("rank one is low") };
+        assert_eq!(parcel.pivots, [8]);
+        assert_eq!(parcel.columns.len(), 9);
+    }
+}

@@ -1,0 +1,201 @@
+//! Ridge regression over a changing body of evidence: the only owner of values derived from it.
+
+use std::cell::RefCell;
+
+use crate::arms::Columns;
+use crate::error::ProtocolError;
+use crate::evidence::Evidence;
+use crate::factor::{Factor, Scores, Workspace};
+
+/// After this many rank-one updates the factor is made anew from the evidence.
+const UPDATES_BETWEEN_REFRESHES: u32 = 256;
+
+thread_local! {
+    /// One scratch tile for every model of the thread: it stays in the fastest cache, whichever of
+    /// thousands of agents acts next. Always written before it is read.
+    static WORKSPACE: RefCell<Workspace> = RefCell::new(Workspace::new());
+}
+
+/// V(λ) = Σxxᵀ + λI with its factor, its estimate and its information, kept current.
+///
+/// The **information** is ln det(I + Σxxᵀ/λ): zero without observations, growing with each. Triggers
+/// compare it and widths are made of it; unlike ln det V(λ) it starts from an exact zero.
+#[derive(Clone, Debug)]
+pub struct Ridge {
+    regularization: f64,
+    factor: Factor,
+    information: f64,
+    updates: u32,
+    drift: f64,
+}
+
+impl Ridge {
+    /// No observations, regularised by λ = `regularization`.
+    ///
+    /// # Panics
+    /// Unless `regularization` is positive and finite: configurations are checked before.
+    #[must_use]
+    pub fn new(dimension: usize, regularization: f64) -> Self {
+        assert!(regularization > 0.0 && regularization.is_finite(), "λ is positive and finite");
+        let factor = Factor::new(dimension, regularization);
+        Self { regularization, factor, information: 0.0, updates: 0, drift: 0.0 }
+    }
+
+    /// Everything anew from the sum of `parts`, or an error that changes nothing.
+    pub fn refresh<'e>(
+        &mut self,
+        parts: impl Iterator<Item = &'e Evidence> + Clone,
+    ) -> Result<(), ProtocolError> {
+        let made = WORKSPACE.with_borrow_mut(|workspace| {
+            let spare = workspace.spare(self.dimension());
+            let made = spare.refresh(self.regularization, parts.clone());
+            if made {
+                std::mem::swap(&mut self.factor, spare);
+            }
+            made
+        });
+        if !made {
+            return Err(ProtocolError::Evidence("a matrix that is not positive semidefinite"));
+        }
+        self.updates = 0;
+        // An exact zero without data, whatever the rounding of λ's square root.
+        self.information = if parts.clone().all(Evidence::is_empty) { 0.0 } else { self.fresh_information() };
+        Ok(())
+    }
+
+    /// Adds an observation that was checked before, and returns by how much the information grew.
+    ///
+    /// `parts` is the evidence *including* this observation. It is read only once in a while, to repair
+    /// the rounding errors of incremental updates; see [`drift`](Self::drift).
+    #[inline]
+    pub(crate) fn learn<'e>(
+        &mut self,
+        x: &[f64],
+        y: f64,
+        parts: impl Iterator<Item = &'e Evidence> + Clone,
+    ) -> f64 {
+        let gain = self.append(x, y);
+        if self.updates >= UPDATES_BETWEEN_REFRESHES {
+            self.repair(parts);
+        }
+        gain
+    }
+
+    /// Adds an observation without ever repairing: for rows of a low-rank factor.
+    #[inline]
+    pub(crate) fn append(&mut self, x: &[f64], y: f64) -> f64 {
+        let square = WORKSPACE.with_borrow_mut(|workspace| self.factor.update(x, y, workspace));
+        let gain = libm::log1p(square);
+        self.information += gain;
+        self.updates += 1;
+        gain
+    }
+
+    /// Whether enough was appended that the factor should be made anew.
+    pub(crate) const fn is_worn(&self) -> bool {
+        self.updates >= UPDATES_BETWEEN_REFRESHES
+    }
+
+    #[cold]
+    fn repair<'e>(&mut self, parts: impl Iterator<Item = &'e Evidence> + Clone) {
+        let incremental = self.information;
+        // Evidence from real observations is always positive semidefinite; should rounding ever say
+        // otherwise, the incremental factor is the better one.
+        if self.refresh(parts).is_ok() {
+            let difference = (self.information - incremental).abs();
+            self.drift = self.drift.max(difference / self.information.abs().max(1.0));
+        }
+        self.updates = 0;
+    }
+
+    /// Calls `read` with the mean and the squared width of every arm.
+    pub(crate) fn score<R>(&self, arms: Columns<'_>, read: impl FnOnce(Scores<'_>) -> R) -> R {
+        self.score_perturbed(arms, |_| 0.0, read)
+    }
+
+    /// Like [`score`](Self::score), for a model perturbed in the factor's coordinates: means become
+    /// xᵀ(θ̂ + U⁻¹·noise).
+    pub(crate) fn score_perturbed<R>(
+        &self,
+        arms: Columns<'_>,
+        noise: impl Fn(usize) -> f64,
+        read: impl FnOnce(Scores<'_>) -> R,
+    ) -> R {
+        WORKSPACE.with_borrow_mut(|workspace| read(self.factor.score(arms, noise, workspace)))
+    }
+
+    /// The ridge estimate θ̂ = V(λ)⁻¹Σxy.
+    #[must_use]
+    pub fn estimate(&self) -> Vec<f64> {
+        let mut theta = vec![0.0; self.dimension()];
+        self.factor.estimate(&mut theta);
+        theta
+    }
+
+    /// Writes θ̂ into `out`, which has the model's dimension.
+    pub(crate) fn estimate_into(&self, out: &mut [f64]) {
+        self.factor.estimate(out);
+    }
+
+    /// V(λ)⁻¹v, in place.
+    pub(crate) fn solve(&self, v: &mut [f64]) {
+        self.factor.solve_transposed(v);
+        self.factor.solve(v);
+    }
+
+    /// U⁻ᵀv, in place: v in the coordinates in which [`score_perturbed`](Self::score_perturbed) adds noise.
+    pub(crate) fn to_factor_coordinates(&self, v: &mut [f64]) {
+        self.factor.solve_transposed(v);
+    }
+
+    /// ln det(I + Σxxᵀ/λ).
+    #[must_use]
+    pub const fn information(&self) -> f64 {
+        self.information
+    }
+
+    /// λ.
+    #[must_use]
+    pub const fn regularization(&self) -> f64 {
+        self.regularization
+    }
+
+    /// Number of features.
+    #[must_use]
+    pub const fn dimension(&self) -> usize {
+        self.factor.dimension()
+    }
+
+    /// The largest relative error of the information that a repair has found so far.
+    #[must_use]
+    pub const fn drift(&self) -> f64 {
+        self.drift
+    }
+
+    fn fresh_information(&self) -> f64 {
+        (self.factor.ln_det() - self.dimension() as f64 * libm::log(self.regularization)).max(0.0)
+    }
+
+    pub(crate) fn save(&self) -> crate::wire::v1::RidgeState {
+        crate::wire::v1::RidgeState {
+            entries: self.factor.entries(),
+            inverse_diagonal: self.factor.inverse_diagonal().to_vec(),
+            information: self.information,
+            updates: self.updates,
+            drift: self.drift,
+        }
+    }
+
+    pub(crate) fn restore(&mut self, state: &crate::wire::v1::RidgeState) -> Result<(), crate::DecodeError> {
+        let mut factor = Factor::new(self.dimension(), self.regularization);
+        let finite = state.information.is_finite() && state.drift.is_finite();
+        if !finite || !factor.restore(&state.entries, &state.inverse_diagonal) {
+            return Err(crate::DecodeError::invalid("model", "not a triangular factor of this dimension"));
+        }
+        self.factor = factor;
+        self.information = state.information;
+        self.updates = state.updates;
+        self.drift = state.drift;
+        Ok(())
+    }
+}

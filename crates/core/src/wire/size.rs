@@ -1,0 +1,85 @@
+//! The length of a message's encoding, without encoding it: what a simulator asks millions of times.
+
+use prost::encoding::encoded_len_varint;
+
+use crate::evidence::packed;
+use crate::message::{Downlink, Uplink};
+use crate::parcel::Parcel;
+
+/// Every field number here is below 16, so its key takes one byte.
+const KEY: usize = 1;
+const DOUBLE: usize = 8;
+
+/// Bytes of an encoded uplink.
+pub(crate) fn uplink_len(message: &Uplink) -> usize {
+    embedded(match message {
+        Uplink::Evidence(upload) => {
+            integer(upload.number)
+                + integer(upload.based_on.0)
+                + double(upload.information)
+                + embedded(parcel_len(&upload.evidence))
+        }
+        Uplink::RoundRequest => 0,
+        Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
+    })
+}
+
+/// Bytes of an encoded downlink.
+pub(crate) fn downlink_len(message: &Downlink) -> usize {
+    embedded(match message {
+        Downlink::Snapshot(snapshot) => {
+            integer(snapshot.epoch.0)
+                + integer(snapshot.version.0)
+                + integer(snapshot.contains)
+                + double(snapshot.information)
+                + embedded(dense_len(snapshot.evidence.dimension(), snapshot.evidence.count()))
+        }
+        Downlink::Receipt { number, version } => {
+            integer(*number) + version.map_or(0, |version| KEY + encoded_len_varint(version.0))
+        }
+        Downlink::Collect { round } => integer(round.0),
+        Downlink::Commit { round, included, epoch, version, evidence } => {
+            integer(round.0)
+                + integer(u64::from(*included))
+                + integer(epoch.0)
+                + integer(version.0)
+                + embedded(dense_len(evidence.dimension(), evidence.count()))
+        }
+    })
+}
+
+fn parcel_len(parcel: &Parcel) -> usize {
+    match parcel {
+        Parcel::Dense(evidence) => dense_len(evidence.dimension(), evidence.count()),
+        Parcel::LowRank(parcel) => {
+            let pivots = parcel.pivots.iter().map(|&p| encoded_len_varint(u64::from(p))).sum();
+            let factor = nonempty(pivots) + doubles(parcel.columns.len());
+            integer(parcel.count) + doubles(parcel.moment.len()) + embedded(factor)
+        }
+    }
+}
+
+fn dense_len(dimension: usize, count: u64) -> usize {
+    integer(count) + doubles(dimension) + embedded(doubles(packed(dimension)))
+}
+
+/// Zero is the default and is left out.
+fn integer(value: u64) -> usize {
+    if value == 0 { 0 } else { KEY + encoded_len_varint(value) }
+}
+
+fn double(value: f64) -> usize {
+    if value == 0.0 { 0 } else { KEY + DOUBLE }
+}
+
+fn doubles(count: usize) -> usize {
+    nonempty(count * DOUBLE)
+}
+
+fn nonempty(length: usize) -> usize {
+    if length == 0 { 0 } else { embedded(length) }
+}
+
+fn embedded(length: usize) -> usize {
+    KEY + encoded_len_varint(length as u64) + length
+}

@@ -1,0 +1,2 @@
+//! posse sim.
+#![forbid(unsafe_code)]
