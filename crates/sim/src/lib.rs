@@ -1,2 +1,4 @@
 //! posse sim.
 #![forbid(unsafe_code)]
+
+pub mod world;

@@ -1,0 +1,253 @@
+//! Worlds: who is offered which arms, and what the arms are worth.
+//!
+//! A world is a pure function of its seed. What it offers at a step is drawn from streams named after that
+//! step, so offers can be asked for in any order and repeat bit for bit, and every algorithm of an
+//! experiment meets the same world whatever it chooses.
+//!
+//! [`WorldConfig`] builds a world, [`ArrivalConfig`] decides which agent is next.
+
+mod arrival;
+mod catalogue;
+mod drift;
+mod form;
+mod gamma;
+mod heterogeneous;
+mod linear;
+mod noise;
+mod vector;
+
+use posse_core::{AgentId, Arms, ConfigError, Seed, Shape, UserId};
+use serde::{Deserialize, Serialize};
+
+pub use arrival::{ArrivalConfig, Arrivals};
+pub use drift::Drift;
+pub use form::Form;
+pub use heterogeneous::HeterogeneousConfig;
+pub use linear::LinearConfig;
+pub use noise::{NoiseLaw, NoiseShape};
+
+/// A place where agents choose arms.
+///
+/// # How to drive it
+/// Set `agent` (and `user`, where agents serve several) of an [`Offer`], then call
+/// [`offer`](Self::offer) with the number of the interaction. Keep one `Offer` for a whole run: its memory
+/// is reused.
+pub trait World: Send {
+    /// How the features of this agent's arms divide.
+    fn shape(&self, agent: AgentId) -> Shape;
+
+    /// Fills in the arms, their means and the noise that `offer.agent` meets at interaction `step`, counted
+    /// from 0 over all agents. Worlds in which users do not matter leave `offer.user` as it is.
+    fn offer(&mut self, step: u64, offer: &mut Offer);
+
+    /// The true parameters of an agent over all its features, shared ones first. `None` where the world has
+    /// none or they change over time.
+    fn parameters(&self, agent: AgentId) -> Option<Vec<f64>>;
+}
+
+/// One interaction as the world offers it. An algorithm sees the agent, the user and the arms; the rest is
+/// for whoever pays rewards and measures regret.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// Who chooses.
+    pub agent: AgentId,
+    /// For whom.
+    pub user: UserId,
+    /// What there is to choose from.
+    pub arms: Arms,
+    /// The expected reward of each arm.
+    pub means: Vec<f64>,
+    /// What is added to the mean of whichever arm is chosen.
+    pub noise: f64,
+}
+
+impl Offer {
+    /// An offer without arms, to be filled by a world.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { agent: AgentId(0), user: UserId(0), arms: Arms::new(0), means: Vec::new(), noise: 0.0 }
+    }
+
+    /// The reward for choosing `arm`.
+    ///
+    /// # Panics
+    /// If there is no such arm.
+    #[must_use]
+    pub fn reward(&self, arm: usize) -> f64 {
+        self.means[arm] + self.noise
+    }
+
+    /// By how much the mean of `arm` falls short of the best one.
+    ///
+    /// # Panics
+    /// If there is no such arm.
+    #[must_use]
+    pub fn regret(&self, arm: usize) -> f64 {
+        self.best_mean() - self.means[arm]
+    }
+
+    /// The largest mean; −∞ without arms.
+    #[must_use]
+    pub fn best_mean(&self) -> f64 {
+        self.means.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Forgets all arms, keeps the memory and takes arms of `dimension` features from now on.
+    pub fn clear(&mut self, dimension: usize) {
+        self.arms.reset(dimension);
+        self.means.clear();
+    }
+
+    /// Adds an arm with its mean.
+    ///
+    /// # Panics
+    /// If the features are not finite or not as many as promised: worlds make better ones.
+    pub fn push(&mut self, features: &[f64], mean: f64) {
+        self.arms.push(features).expect("a world makes finite features of its own dimension");
+        self.means.push(mean);
+    }
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A world by name, with its parameters: the `[environment]` table of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum WorldConfig {
+    /// Rewards linear in the features, with the same parameters for all agents.
+    Linear(LinearConfig),
+    /// Rewards linear in the features, with shared and local parameters.
+    Heterogeneous(HeterogeneousConfig),
+}
+
+impl WorldConfig {
+    /// Builds the world for agents `0..agents`, or says which setting is impossible.
+    pub fn build(&self, agents: u64, seed: Seed) -> Result<Box<dyn World>, ConfigError> {
+        if agents == 0 {
+            return Err(ConfigError::new("agents", agents, "at least 1"));
+        }
+        match self {
+            Self::Linear(config) => config.build(seed),
+            Self::Heterogeneous(config) => config.build(seed),
+        }
+    }
+
+    /// Every kind of world: its name in configuration files, what it is, and its default parameters.
+    #[must_use]
+    pub fn kinds() -> Vec<(&'static str, &'static str, Self)> {
+        vec![
+            (
+                "linear",
+                "linear rewards, the same parameters for all agents",
+                Self::Linear(Default::default()),
+            ),
+            (
+                "heterogeneous",
+                "linear rewards, some parameters shared and some of each agent's own",
+                Self::Heterogeneous(Default::default()),
+            ),
+        ]
+    }
+}
+
+impl Default for WorldConfig {
+    fn default() -> Self {
+        Self::Linear(LinearConfig::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{Error, MapDeserializer};
+
+    use super::*;
+
+    /// What the world offers `agent` at `step`, in fresh memory.
+    pub(super) fn ask(world: &mut dyn World, agent: u64, step: u64) -> Offer {
+        let mut offer = Offer { agent: AgentId(agent), ..Offer::new() };
+        world.offer(step, &mut offer);
+        offer
+    }
+
+    /// Every kind of world, also with the options that change how offers are made.
+    fn all_worlds() -> Vec<WorldConfig> {
+        let noise_shape = NoiseShape { law: NoiseLaw::StudentT, ..NoiseShape::default() };
+        let drift = Some(Drift { period: 50 });
+        let linear = |form| LinearConfig { form, dimension: 6, pool: 40, ..LinearConfig::default() };
+        let mixed = |form| HeterogeneousConfig {
+            form,
+            shared: 10,
+            local_spread: 3,
+            ..HeterogeneousConfig::default()
+        };
+        vec![
+            WorldConfig::Linear(linear(Form::Paper)),
+            WorldConfig::Linear(linear(Form::Authors)),
+            WorldConfig::Linear(LinearConfig { noise_shape, drift, ..linear(Form::Authors) }),
+            WorldConfig::Heterogeneous(mixed(Form::Paper)),
+            WorldConfig::Heterogeneous(mixed(Form::Authors)),
+            WorldConfig::Heterogeneous(HeterogeneousConfig { noise_shape, drift, ..mixed(Form::Paper) }),
+        ]
+    }
+
+    #[test]
+    fn offers_repeat_in_any_order_of_asking() {
+        for config in all_worlds() {
+            let build = || config.build(5, Seed(11)).unwrap();
+            let mut world = build();
+            let forward: Vec<Offer> = (0..60).map(|step| ask(&mut *world, step % 5, step)).collect();
+            let mut world = build();
+            // One offer for all steps, and those steps backwards and twice.
+            let mut reused = Offer::new();
+            for step in (0..60).rev().chain(0..60) {
+                reused.agent = AgentId(step % 5);
+                world.offer(step, &mut reused);
+                assert_eq!(reused, forward[step as usize], "{config:?}, step {step}");
+            }
+            assert_ne!(ask(&mut *config.build(5, Seed(12)).unwrap(), 0, 0), forward[0]);
+        }
+    }
+
+    #[test]
+    fn offers_have_the_promised_shape() {
+        for config in all_worlds() {
+            let mut world = config.build(5, Seed(3)).unwrap();
+            for agent in 0..5 {
+                let offer = ask(&mut *world, agent, 7);
+                assert_eq!(offer.arms.dimension(), world.shape(AgentId(agent)).dimension());
+                assert_eq!((offer.arms.len(), offer.means.len()), (25, 25));
+            }
+        }
+    }
+
+    #[test]
+    fn reward_is_mean_plus_noise_and_regret_is_free_of_noise() {
+        let mut offer = Offer { noise: 0.25, ..Offer::new() };
+        offer.clear(1);
+        offer.push(&[1.0], 0.5);
+        offer.push(&[2.0], 1.5);
+        assert_eq!((offer.reward(0), offer.reward(1)), (0.75, 1.75));
+        assert_eq!((offer.regret(0), offer.regret(1)), (1.0, 0.0));
+        assert_eq!(offer.best_mean(), 1.5);
+    }
+
+    #[test]
+    fn a_kind_alone_gives_its_defaults() {
+        for (name, _, defaults) in WorldConfig::kinds() {
+            let table = MapDeserializer::<_, Error>::new([("kind", name)].into_iter());
+            assert_eq!(WorldConfig::deserialize(table), Ok(defaults));
+        }
+    }
+
+    #[test]
+    fn a_world_without_agents_is_refused() {
+        for (_, _, config) in WorldConfig::kinds() {
+            assert_eq!(config.build(0, Seed(1)).err().unwrap().name, "agents");
+        }
+    }
+}
