@@ -48,7 +48,8 @@ impl Catalogue {
             let other = place + stream.below((pool - place) as u64) as usize;
             self.order.swap(place, other);
             self.swapped.push(other);
-            let index = self.order[place];
+        }
+        for &index in &self.order[..count] {
             visit(index, &self.features[index * self.dimension..][..self.dimension]);
         }
         for (place, &other) in self.swapped.iter().enumerate().rev() {
