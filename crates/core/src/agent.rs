@@ -84,6 +84,8 @@ pub struct AgentView<'a> {
     pub buffer: &'a Evidence,
     /// The model over the shared features that the agent chooses with.
     pub model: &'a Ridge,
+    /// Observations the agent has made and not counted among these yet: its cold start.
+    pub withheld: u64,
     /// By how much the buffer raised the information: what upload triggers compare.
     pub fresh_information: f64,
 }

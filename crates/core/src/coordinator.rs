@@ -2,7 +2,7 @@
 
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, Epoch, Tick, Version};
+use crate::ids::{AgentId, Tick, Version};
 use crate::message::{Outgoing, Uplink};
 
 /// The place where agents' evidence comes together.
@@ -28,9 +28,6 @@ pub trait Coordinator: Send {
     /// When [`tick`](Self::tick) has something to do next, if ever.
     fn deadline(&self) -> Option<Tick>;
 
-    /// Part of this coordinator's history was lost. From now on its snapshots replace what agents believe.
-    fn begin_epoch(&mut self, epoch: Epoch);
-
     /// What the coordinator holds.
     fn inspect(&self) -> CoordinatorView<'_>;
 
@@ -49,15 +46,14 @@ pub trait Coordinator: Send {
 pub enum Entrance {
     /// With empty hands: its first life, or one after it lost everything.
     NewLife,
-    /// With all it knew, to a coordinator that lost part of its history: it needs the truth as it is now.
+    /// With all it knew, to a coordinator that lost part of its history: it is sent an authoritative
+    /// snapshot of what is left.
     Returning,
 }
 
 /// What a coordinator holds.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorView<'a> {
-    /// Whose history this is.
-    pub epoch: Epoch,
     /// How many changes the evidence has seen.
     pub version: Version,
     /// All evidence so far.

@@ -126,7 +126,7 @@ impl Factor {
     pub(crate) fn score<'a>(
         &self,
         arms: Columns<'_>,
-        noise: impl Fn(usize) -> f64,
+        mut noise: impl FnMut(usize) -> f64,
         workspace: &'a mut Workspace,
     ) -> Scores<'a> {
         let count = arms.len();

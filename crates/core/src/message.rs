@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, Epoch, RoundId, Version};
+use crate::ids::{AgentId, RoundId, Version};
 use crate::parcel::Parcel;
 
 /// From an agent to the coordinator.
@@ -59,8 +59,6 @@ pub enum Downlink {
         round: RoundId,
         /// Whether the receiving agent's part is in it; if not, it joins a later round.
         included: bool,
-        /// Whose history this is.
-        epoch: Epoch,
         /// The coordinator's state after the round.
         version: Version,
         /// All the coordinator knows.
@@ -72,8 +70,8 @@ pub enum Downlink {
 /// nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Whose history this is.
-    pub epoch: Epoch,
+    /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
+    pub authoritative: bool,
     /// The coordinator's state.
     pub version: Version,
     /// How many uploads of the receiving agent are in it.
@@ -154,9 +152,13 @@ impl Downlink {
         }
     }
 
-    /// Whether a newer message of this kind makes it pointless to deliver this one.
+    /// Whether a newer message makes it pointless to deliver this one.
     #[must_use]
     pub const fn is_superseded_by(&self, newer: &Self) -> bool {
-        matches!((self, newer), (Self::Snapshot(_), Self::Snapshot(_)))
+        match (self, newer) {
+            // What an authoritative snapshot takes back, an ordinary one does not.
+            (Self::Snapshot(old), Self::Snapshot(new)) => new.authoritative || !old.authoritative,
+            _ => false,
+        }
     }
 }

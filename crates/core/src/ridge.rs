@@ -91,11 +91,6 @@ impl Ridge {
         gain
     }
 
-    /// Whether enough was appended that the factor should be made anew.
-    pub(crate) const fn is_worn(&self) -> bool {
-        self.updates >= UPDATES_BETWEEN_REFRESHES
-    }
-
     #[cold]
     fn repair<'e>(&mut self, parts: impl Iterator<Item = &'e Evidence> + Clone) {
         let incremental = self.information;
@@ -118,7 +113,7 @@ impl Ridge {
     pub(crate) fn score_perturbed<R>(
         &self,
         arms: Columns<'_>,
-        noise: impl Fn(usize) -> f64,
+        noise: impl FnMut(usize) -> f64,
         read: impl FnOnce(Scores<'_>) -> R,
     ) -> R {
         WORKSPACE.with_borrow_mut(|workspace| read(self.factor.score(arms, noise, workspace)))
@@ -130,11 +125,6 @@ impl Ridge {
         let mut theta = vec![0.0; self.dimension()];
         self.factor.estimate(&mut theta);
         theta
-    }
-
-    /// Writes θ̂ into `out`, which has the model's dimension.
-    pub(crate) fn estimate_into(&self, out: &mut [f64]) {
-        self.factor.estimate(out);
     }
 
     /// V(λ)⁻¹v, in place.

@@ -9,7 +9,7 @@ use prost::Message;
 
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
-use crate::ids::{Epoch, RoundId, Version};
+use crate::ids::{RoundId, Version};
 use crate::message::{Downlink, EvidenceUpload, Snapshot, Uplink};
 use crate::parcel::{LowRank, Parcel};
 
@@ -86,7 +86,7 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
 pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
     let kind = match message {
         Downlink::Snapshot(snapshot) => v1::downlink::Kind::Snapshot(v1::Snapshot {
-            epoch: snapshot.epoch.0,
+            authoritative: snapshot.authoritative,
             version: snapshot.version.0,
             contains: snapshot.contains,
             information: snapshot.information,
@@ -96,15 +96,12 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
             v1::downlink::Kind::Receipt(v1::Receipt { number: *number, version: version.map(|v| v.0) })
         }
         Downlink::Collect { round } => v1::downlink::Kind::Collect(v1::Collect { round: round.0 }),
-        Downlink::Commit { round, included, epoch, version, evidence } => {
-            v1::downlink::Kind::Commit(v1::Commit {
-                round: round.0,
-                included: *included,
-                epoch: epoch.0,
-                version: version.0,
-                evidence: Some(evidence_to_wire(evidence)),
-            })
-        }
+        Downlink::Commit { round, included, version, evidence } => v1::downlink::Kind::Commit(v1::Commit {
+            round: round.0,
+            included: *included,
+            version: version.0,
+            evidence: Some(evidence_to_wire(evidence)),
+        }),
     };
     v1::Downlink { kind: Some(kind) }
 }
@@ -112,7 +109,7 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
 pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, DecodeError> {
     Ok(match message.kind.ok_or(DecodeError::invalid("downlink", "it has no kind"))? {
         v1::downlink::Kind::Snapshot(snapshot) => Downlink::Snapshot(Snapshot {
-            epoch: Epoch(snapshot.epoch),
+            authoritative: snapshot.authoritative,
             version: Version(snapshot.version),
             contains: snapshot.contains,
             information: information(snapshot.information)?,
@@ -125,7 +122,6 @@ pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, Deco
         v1::downlink::Kind::Commit(commit) => Downlink::Commit {
             round: RoundId(commit.round),
             included: commit.included,
-            epoch: Epoch(commit.epoch),
             version: Version(commit.version),
             evidence: Arc::new(evidence_from_wire(required(commit.evidence)?)?),
         },
@@ -165,11 +161,7 @@ fn parcel_from_wire(evidence: v1::Evidence) -> Result<Parcel, DecodeError> {
     let v1::Evidence { count, moment, matrix } = evidence;
     let d = moment.len();
     if d > MAX_DIMENSION {
-        return Err(DecodeError::TooLarge {
-            part: "dimension",
-            got: d as u64,
-            limit: MAX_DIMENSION as u64,
-        });
+        return Err(DecodeError::TooLarge { part: "dimension", got: d as u64, limit: MAX_DIMENSION as u64 });
     }
     match matrix.ok_or(DecodeError::invalid("evidence", "it has no matrix"))? {
         v1::evidence::Matrix::Packed(matrix) => {

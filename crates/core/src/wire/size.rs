@@ -28,7 +28,7 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
 pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
         Downlink::Snapshot(snapshot) => {
-            integer(snapshot.epoch.0)
+            integer(u64::from(snapshot.authoritative))
                 + integer(snapshot.version.0)
                 + integer(snapshot.contains)
                 + double(snapshot.information)
@@ -38,10 +38,9 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
             integer(*number) + version.map_or(0, |version| KEY + encoded_len_varint(version.0))
         }
         Downlink::Collect { round } => integer(round.0),
-        Downlink::Commit { round, included, epoch, version, evidence } => {
+        Downlink::Commit { round, included, version, evidence } => {
             integer(round.0)
                 + integer(u64::from(*included))
-                + integer(epoch.0)
                 + integer(version.0)
                 + embedded(dense_len(evidence.dimension(), evidence.count()))
         }

@@ -101,8 +101,9 @@ pub mod downlink {
 /// All the coordinator knows.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Snapshot {
-    #[prost(uint64, tag = "1")]
-    pub epoch: u64,
+    /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
+    #[prost(bool, tag = "1")]
+    pub authoritative: bool,
     #[prost(uint64, tag = "2")]
     pub version: u64,
     /// How many uploads of the receiving agent are in it.
@@ -138,10 +139,8 @@ pub struct Commit {
     #[prost(bool, tag = "2")]
     pub included: bool,
     #[prost(uint64, tag = "3")]
-    pub epoch: u64,
-    #[prost(uint64, tag = "4")]
     pub version: u64,
-    #[prost(message, optional, tag = "5")]
+    #[prost(message, optional, tag = "4")]
     pub evidence: ::core::option::Option<Evidence>,
 }
 /// From an agent to the coordinator. Without a message it acknowledges, or says hello.
@@ -231,21 +230,19 @@ pub struct RidgeState {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ViewState {
     #[prost(uint64, tag = "1")]
-    pub epoch: u64,
-    #[prost(uint64, tag = "2")]
     pub version: u64,
-    #[prost(message, optional, tag = "3")]
+    #[prost(message, optional, tag = "2")]
     pub base: ::core::option::Option<Evidence>,
     /// The upload on its way, if any; its number is `uploads`.
-    #[prost(message, optional, tag = "4")]
+    #[prost(message, optional, tag = "3")]
     pub in_flight: ::core::option::Option<Evidence>,
-    #[prost(message, optional, tag = "5")]
+    #[prost(message, optional, tag = "4")]
     pub buffer: ::core::option::Option<Evidence>,
-    #[prost(uint64, tag = "6")]
+    #[prost(uint64, tag = "5")]
     pub uploads: u64,
-    #[prost(message, optional, tag = "7")]
+    #[prost(message, optional, tag = "6")]
     pub model: ::core::option::Option<RidgeState>,
-    #[prost(double, tag = "8")]
+    #[prost(double, tag = "7")]
     pub fresh_information: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -262,7 +259,7 @@ pub struct LinearAgentState {
     pub requested: bool,
     #[prost(uint64, tag = "5")]
     pub round: u64,
-    /// Features of observations in the buffer (async-lin-phe), or of the cold history (async-lin-ucb-am).
+    /// Features of recent observations (async-lin-phe), or of the cold history (async-lin-ucb-am).
     #[prost(double, repeated, tag = "6")]
     pub history_features: ::prost::alloc::vec::Vec<f64>,
     #[prost(double, repeated, tag = "7")]
@@ -276,6 +273,9 @@ pub struct LinearAgentState {
     pub warm: bool,
     #[prost(message, optional, tag = "11")]
     pub cold_model: ::core::option::Option<RidgeState>,
+    /// A square root of the evidence (async-lin-phe), column after column.
+    #[prost(double, repeated, tag = "12")]
+    pub root: ::prost::alloc::vec::Vec<f64>,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct RosterEntry {
@@ -291,29 +291,27 @@ pub struct RosterEntry {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CoordinatorState {
     #[prost(uint64, tag = "1")]
-    pub epoch: u64,
-    #[prost(uint64, tag = "2")]
     pub version: u64,
-    #[prost(message, optional, tag = "3")]
+    #[prost(message, optional, tag = "2")]
     pub evidence: ::core::option::Option<Evidence>,
-    #[prost(message, optional, tag = "4")]
+    #[prost(message, optional, tag = "3")]
     pub model: ::core::option::Option<RidgeState>,
-    #[prost(message, repeated, tag = "5")]
+    #[prost(message, repeated, tag = "4")]
     pub roster: ::prost::alloc::vec::Vec<RosterEntry>,
     /// The open round, if any (sync-lin-ucb).
-    #[prost(uint64, tag = "6")]
+    #[prost(uint64, tag = "5")]
     pub round: u64,
-    #[prost(bool, tag = "7")]
+    #[prost(bool, tag = "6")]
     pub collecting: bool,
-    #[prost(message, optional, tag = "8")]
+    #[prost(message, optional, tag = "7")]
     pub collected: ::core::option::Option<Evidence>,
-    #[prost(uint64, repeated, tag = "9")]
+    #[prost(uint64, repeated, tag = "8")]
     pub waiting: ::prost::alloc::vec::Vec<u64>,
-    #[prost(uint64, repeated, tag = "10")]
+    #[prost(uint64, repeated, tag = "9")]
     pub included: ::prost::alloc::vec::Vec<u64>,
-    #[prost(uint64, tag = "11")]
+    #[prost(uint64, tag = "10")]
     pub opened: u64,
-    #[prost(uint64, tag = "12")]
+    #[prost(uint64, tag = "11")]
     pub now: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -324,16 +322,19 @@ pub struct EndpointState {
     pub epoch: u64,
     #[prost(uint64, tag = "3")]
     pub incarnation: u64,
+    /// Whether the coordinator ever answered.
+    #[prost(bool, tag = "4")]
+    pub greeted: bool,
     /// The newest frame received.
-    #[prost(uint64, tag = "4")]
-    pub received: u64,
-    /// The sequence number of the first message in the queue.
     #[prost(uint64, tag = "5")]
-    pub next: u64,
-    #[prost(message, repeated, tag = "6")]
+    pub received: u64,
+    /// The newest frame the coordinator accepted; the queue follows it.
+    #[prost(uint64, tag = "6")]
+    pub accepted: u64,
+    #[prost(message, repeated, tag = "7")]
     pub queue: ::prost::alloc::vec::Vec<Uplink>,
     /// The agent's own state.
-    #[prost(bytes = "vec", tag = "7")]
+    #[prost(bytes = "vec", tag = "8")]
     pub machine: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

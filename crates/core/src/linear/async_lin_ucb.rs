@@ -1,0 +1,326 @@
+//! Async-LinUCB, its agent: upload when what was learned alone outweighs what is shared.
+//!
+//! The same agent runs with Thompson sampling and with perturbed history; only the rule differs. Its
+//! coordinator is in [`exchange`](super::exchange).
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Agent, AgentView, Choice};
+use crate::arms::Arms;
+use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::ids::{AgentId, UserId};
+use crate::linear::exchange::{DownloadPolicy, Exchange};
+use crate::linear::lin_phe::{Perturbation, PerturbedHistory};
+use crate::linear::lin_ts::Thompson;
+use crate::linear::rule::Rule;
+use crate::linear::view::{Adopted, View};
+use crate::message::{Downlink, Uplink};
+use crate::random::Seed;
+use crate::trigger::{Threshold, UploadTrigger};
+use crate::width::{ModelConfig, NOT_NEGATIVE};
+use crate::wire::{self, v1};
+
+/// When a newcomer becomes known to the coordinator, and what it gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinPolicy {
+    /// Known from its first interaction, which it plays blind; nothing is sent before the next upload.
+    /// What the paper and its code do.
+    #[default]
+    Lazy,
+    /// Known from the start.
+    Eager,
+    /// Known from its first interaction, before which it is sent a snapshot. For deployments.
+    PullOnJoin,
+}
+
+/// When agents and the coordinator speak, in the asynchronous protocols.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProtocolConfig {
+    /// γ_U in [1, ∞]: an agent uploads when its buffer multiplied det V(λ) by more. 1 uploads after every
+    /// observation, ∞ never. Default 2.
+    pub upload_threshold: Threshold,
+    /// γ_D in [1, ∞]: an agent is sent a snapshot when det V(λ) of everything exceeds that of its own view
+    /// by more. At or below γ_U an upload sets off a download to nearly everybody. Default 4.
+    pub download_threshold: Threshold,
+    /// When newcomers become known. Default lazy.
+    pub join: JoinPolicy,
+    /// The fewest observations an upload may hold: 1 as in the papers, 2d or more so that single
+    /// interactions cannot be read off it. Default 1.
+    pub min_upload: u64,
+    /// Answer an upload of an agent that is behind with a snapshot at once. Default false.
+    pub snapshot_in_receipt: bool,
+    /// Agents with thresholds of their own.
+    #[serde(rename = "override")]
+    pub overrides: Vec<Override>,
+}
+
+/// Thresholds of one agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Override {
+    /// Whose.
+    pub agent: AgentId,
+    /// Its γ_U, if not everybody's.
+    #[serde(default)]
+    pub upload_threshold: Option<Threshold>,
+    /// Its γ_D, if not everybody's.
+    #[serde(default)]
+    pub download_threshold: Option<Threshold>,
+}
+
+impl Default for ProtocolConfig {
+    fn default() -> Self {
+        Self {
+            upload_threshold: Threshold(2.0),
+            download_threshold: Threshold(4.0),
+            join: JoinPolicy::Lazy,
+            min_upload: 1,
+            snapshot_in_receipt: false,
+            overrides: Vec::new(),
+        }
+    }
+}
+
+impl ProtocolConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let own = self.overrides.iter();
+        let uploads = own.clone().filter_map(|o| o.upload_threshold).chain([self.upload_threshold]);
+        let downloads = own.filter_map(|o| o.download_threshold).chain([self.download_threshold]);
+        uploads.into_iter().try_for_each(|t| t.check_ratio("upload_threshold"))?;
+        downloads.into_iter().try_for_each(|t| t.check_ratio("download_threshold"))?;
+        if self.min_upload == 0 {
+            return Err(ConfigError::new("min_upload", 0, "it must be at least 1"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn trigger(&self, agent: AgentId) -> UploadTrigger {
+        let own = self.overrides.iter().find(|o| o.agent == agent).and_then(|o| o.upload_threshold);
+        UploadTrigger::new(own.unwrap_or(self.upload_threshold), self.min_upload)
+    }
+
+    pub(crate) fn coordinator(&self, name: &'static str, model: &ModelConfig, dimension: usize) -> Exchange {
+        let own = self.overrides.iter().filter_map(|o| Some((o.agent, o.download_threshold?)));
+        let policy = DownloadPolicy::Threshold {
+            everybody: self.download_threshold,
+            own: own.collect(),
+            in_receipt: self.snapshot_in_receipt,
+        };
+        Exchange::new(name, model.model(dimension), policy, self.join)
+    }
+}
+
+/// Settings of `async-lin-ucb`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AsyncLinUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// When to speak.
+    #[serde(flatten)]
+    pub protocol: ProtocolConfig,
+}
+
+/// Settings of `async-lin-ts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AsyncLinTs {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// When to speak.
+    #[serde(flatten)]
+    pub protocol: ProtocolConfig,
+    /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
+    /// up to a factor √d. Default 0.3.
+    pub sampling_scale: f64,
+}
+
+impl Default for AsyncLinTs {
+    fn default() -> Self {
+        Self { model: ModelConfig::default(), protocol: ProtocolConfig::default(), sampling_scale: 0.3 }
+    }
+}
+
+/// Settings of `async-lin-phe`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AsyncLinPhe {
+    /// The model; its width is not used.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// When to speak.
+    #[serde(flatten)]
+    pub protocol: ProtocolConfig,
+    /// a ≥ 0: how many coins are added to each past reward, in distribution. Default 2.
+    pub perturbations: f64,
+    /// How the noise is drawn. Default exact.
+    pub perturbation: Perturbation,
+}
+
+impl Default for AsyncLinPhe {
+    fn default() -> Self {
+        Self {
+            model: ModelConfig::default(),
+            protocol: ProtocolConfig::default(),
+            perturbations: 2.0,
+            perturbation: Perturbation::Exact,
+        }
+    }
+}
+
+impl AsyncLinUcb {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.protocol.check()
+    }
+
+    pub(crate) fn agent(&self, id: AgentId, dimension: usize) -> AsyncAgent {
+        let rule = Rule::Ucb(self.model.width());
+        AsyncAgent::new("async-lin-ucb", &self.model, self.protocol.trigger(id), rule, dimension)
+    }
+}
+
+impl AsyncLinTs {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.protocol.check()?;
+        let scale = self.sampling_scale;
+        ConfigError::require(scale >= 0.0 && scale.is_finite(), "sampling_scale", scale, NOT_NEGATIVE)
+    }
+
+    pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> AsyncAgent {
+        let rule = Rule::Thompson(Thompson::new(self.sampling_scale, self.model.width(), id, seed));
+        AsyncAgent::new("async-lin-ts", &self.model, self.protocol.trigger(id), rule, dimension)
+    }
+}
+
+impl AsyncLinPhe {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.protocol.check()?;
+        let a = self.perturbations;
+        ConfigError::require(a >= 0.0 && a.is_finite(), "perturbations", a, NOT_NEGATIVE)
+    }
+
+    pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> AsyncAgent {
+        let rule = PerturbedHistory::new(self.perturbations, self.perturbation, dimension, id, seed);
+        let rule = Rule::PerturbedHistory(rule);
+        AsyncAgent::new("async-lin-phe", &self.model, self.protocol.trigger(id), rule, dimension)
+    }
+}
+
+/// An agent of the asynchronous protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct AsyncAgent {
+    name: &'static str,
+    view: View,
+    trigger: UploadTrigger,
+    rule: Rule,
+    choices: u64,
+}
+
+impl AsyncAgent {
+    fn new(
+        name: &'static str,
+        model: &ModelConfig,
+        trigger: UploadTrigger,
+        rule: Rule,
+        dimension: usize,
+    ) -> Self {
+        Self { name, view: View::new(model.model(dimension)), trigger, rule, choices: 0 }
+    }
+
+    /// The next upload, if it is due and none is on its way.
+    fn upload(&mut self) -> Option<Uplink> {
+        upload_if_due(&mut self.view, self.trigger)
+    }
+}
+
+/// The next upload, if it is due and none is on its way.
+pub(crate) fn upload_if_due(view: &mut View, trigger: UploadTrigger) -> Option<Uplink> {
+    let due = trigger.fires(view.fresh_information(), view.buffer().count());
+    (due && !view.is_sending()).then(|| Uplink::Evidence(view.send()))
+}
+
+/// What every agent of the asynchronous protocol does with a message about its view: whether the base
+/// changed, and what to answer.
+pub(crate) fn receive_into(
+    view: &mut View,
+    trigger: UploadTrigger,
+    name: &'static str,
+    message: Downlink,
+) -> Result<(bool, Option<Uplink>), ProtocolError> {
+    match message {
+        Downlink::Receipt { number, version } => {
+            let news = view.acknowledge(number, version);
+            Ok((false, if news { upload_if_due(view, trigger) } else { None }))
+        }
+        Downlink::Snapshot(snapshot) => Ok(match view.adopt(&snapshot)? {
+            Adopted::Stale => (false, None),
+            // New evidence never makes an upload due that was not; only rounding could say so.
+            Adopted::Yes => (true, None),
+            Adopted::WithUpload => (true, upload_if_due(view, trigger)),
+            Adopted::Again(upload) => (true, Some(Uplink::Evidence(upload))),
+        }),
+        other => Err(ProtocolError::Unexpected { algorithm: name, message: other.kind() }),
+    }
+}
+
+impl Agent for AsyncAgent {
+    fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
+        let choice = self.rule.choose(self.view.model(), self.view.count(), arms, self.choices)?;
+        self.choices += 1;
+        Ok(choice)
+    }
+
+    fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
+        self.view.learn(arm, reward)?;
+        if let Rule::PerturbedHistory(rule) = &mut self.rule {
+            rule.observe(arm, self.view.parts());
+        }
+        Ok(self.upload())
+    }
+
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        let (changed, answer) = receive_into(&mut self.view, self.trigger, self.name, message)?;
+        if let (true, Rule::PerturbedHistory(rule)) = (changed, &mut self.rule) {
+            rule.recompute(self.view.parts());
+        }
+        Ok(answer)
+    }
+
+    fn inspect(&self) -> AgentView<'_> {
+        self.view.inspect()
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let (root, recent) = match &self.rule {
+            Rule::PerturbedHistory(rule) => rule.save(),
+            _ => Default::default(),
+        };
+        v1::LinearAgentState {
+            choices: self.choices,
+            view: Some(self.view.save()),
+            history_features: recent,
+            root,
+            ..Default::default()
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::LinearAgentState = wire::decode(state)?;
+        let view = self.view.restored(state.view.unwrap_or_default())?;
+        if let Rule::PerturbedHistory(rule) = &mut self.rule {
+            rule.restore(state.root, state.history_features)?;
+        }
+        self.view = view;
+        self.choices = state.choices;
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! The coordinator of the asynchronous protocols: adds uploads and decides who needs to hear of it.
+//!
+//! Memory is O(d² + N): the papers' download buffer per agent is not needed. An upload by i leaves what
+//! every other agent has unchanged, and i says how much information its own view holds; so a number per
+//! agent, compared with the coordinator's own information, decides everything. The literal version with a
+//! matrix per agent lives in the tests as the oracle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prost::Message;
+
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::error::{DecodeError, ProtocolError};
+use crate::evidence::Evidence;
+use crate::ids::{AgentId, Tick, Version};
+use crate::linear::async_lin_ucb::JoinPolicy;
+use crate::linear::roster::Roster;
+use crate::message::{Downlink, EvidenceUpload, Outgoing, Snapshot, Uplink};
+use crate::ridge::Ridge;
+use crate::trigger::Threshold;
+use crate::wire::{self, v1};
+
+/// Who is sent a snapshot, and when.
+#[derive(Clone, Debug)]
+pub(crate) enum DownloadPolicy {
+    /// Whoever is too far behind, after each upload by anybody.
+    Threshold {
+        everybody: Threshold,
+        own: BTreeMap<AgentId, Threshold>,
+        /// Answer the upload of an agent that is behind with a snapshot.
+        in_receipt: bool,
+    },
+    /// The uploader, each time, and nobody else.
+    AfterUpload,
+}
+
+impl DownloadPolicy {
+    /// By how much the coordinator's information may exceed that of what `agent` has.
+    fn patience(&self, agent: AgentId) -> f64 {
+        match self {
+            Self::Threshold { everybody, own, .. } => own.get(&agent).unwrap_or(everybody).ln(),
+            Self::AfterUpload => f64::INFINITY,
+        }
+    }
+
+    fn answers_with_snapshot(&self, in_sync: bool) -> bool {
+        match self {
+            Self::Threshold { in_receipt, .. } => *in_receipt && !in_sync,
+            Self::AfterUpload => true,
+        }
+    }
+}
+
+/// The coordinator of `async-lin-ucb`, `async-lin-ts`, `async-lin-phe`, `fed-lin-ucb` and, on the shared
+/// features, `async-lin-ucb-am`.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    name: &'static str,
+    policy: DownloadPolicy,
+    join: JoinPolicy,
+    version: Version,
+    evidence: Arc<Evidence>,
+    model: Ridge,
+    roster: Roster,
+}
+
+impl Exchange {
+    pub(crate) fn new(name: &'static str, model: Ridge, policy: DownloadPolicy, join: JoinPolicy) -> Self {
+        let evidence = Arc::new(Evidence::none(model.dimension()));
+        let roster = Roster::default();
+        Self { name, policy, join, version: Version(0), evidence, model, roster }
+    }
+
+    /// A snapshot for an agent, remembered as sent.
+    fn snapshot_to(&mut self, agent: AgentId, contains: u64, authoritative: bool) -> Outgoing {
+        let information = self.model.information();
+        self.roster.set(agent, information, self.policy.patience(agent), self.version, contains);
+        let (version, evidence) = (self.version, Arc::clone(&self.evidence));
+        let snapshot = Snapshot { authoritative, version, contains, information, evidence };
+        Outgoing::to(agent, Downlink::Snapshot(snapshot))
+    }
+
+    /// Adds an upload, or refuses it unchanged.
+    fn add(&mut self, upload: &EvidenceUpload) -> Result<(), ProtocolError> {
+        let (expected, got) = (self.evidence.dimension(), upload.evidence.dimension());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        if upload.evidence.count() == 0 {
+            return Err(ProtocolError::Evidence("an upload without observations"));
+        }
+        if !(upload.information.is_finite() && upload.information >= 0.0) {
+            return Err(ProtocolError::Evidence("the information is not a finite number"));
+        }
+        let increment = upload.evidence.unwrap();
+        increment.check()?;
+        let mut sum = Evidence::clone(&self.evidence);
+        sum.add(&increment);
+        if !sum.is_finite() {
+            return Err(ProtocolError::Evidence("it overflows what is there"));
+        }
+        self.model.refresh([&sum].into_iter())?;
+        self.evidence = Arc::new(sum);
+        self.version = self.version.next();
+        Ok(())
+    }
+}
+
+impl Coordinator for Exchange {
+    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+        let known = self.roster.get(agent).map(|seat| seat.uploads);
+        let uploads = if entrance == Entrance::Returning { known.unwrap_or(0) } else { 0 };
+        self.roster.set(agent, 0.0, self.policy.patience(agent), Version(0), uploads);
+        // An agent that was here before has lost what it had; the paper's newcomers wait for an upload.
+        let pull = known.is_some() || self.join == JoinPolicy::PullOnJoin;
+        let returning = entrance == Entrance::Returning;
+        if returning || (pull && self.version > Version(0)) {
+            return vec![self.snapshot_to(agent, uploads, returning)];
+        }
+        Vec::new()
+    }
+
+    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+        self.roster.remove(agent);
+        Vec::new()
+    }
+
+    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+        let Uplink::Evidence(upload) = message else {
+            return Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() });
+        };
+        let seat = *self.roster.get(from).ok_or(ProtocolError::UnknownAgent(from))?;
+        let (expected, got) = (seat.uploads + 1, upload.number);
+        if expected != got {
+            return Err(ProtocolError::Sequence { expected, got });
+        }
+        let before = self.version;
+        self.add(&upload)?;
+        let information = self.model.information();
+
+        // Up to date before means up to date after, to the last bit of the information.
+        let in_sync = seat.version == before && upload.based_on == before;
+        let first = if self.policy.answers_with_snapshot(in_sync) {
+            self.snapshot_to(from, got, false)
+        } else {
+            let (has, version) =
+                if in_sync { (information, self.version) } else { (upload.information, upload.based_on) };
+            self.roster.set(from, has.min(information), self.policy.patience(from), version, got);
+            let version = in_sync.then_some(self.version);
+            Outgoing::to(from, Downlink::Receipt { number: got, version })
+        };
+        let mut due = Vec::new();
+        while let Some(seat) = self.roster.first_due(information) {
+            let (agent, uploads) = (seat.agent, seat.uploads);
+            due.push((agent, self.snapshot_to(agent, uploads, false)));
+        }
+        // Who is due does not depend on the order; by agent, nobody needs to know how it was found.
+        due.sort_by_key(|(agent, _)| *agent);
+        Ok(std::iter::once(first).chain(due.into_iter().map(|(_, message)| message)).collect())
+    }
+
+    fn tick(&mut self, _now: Tick) -> Vec<Outgoing> {
+        Vec::new()
+    }
+
+    fn deadline(&self) -> Option<Tick> {
+        None
+    }
+
+    fn inspect(&self) -> CoordinatorView<'_> {
+        CoordinatorView {
+            version: self.version,
+            evidence: &self.evidence,
+            information: self.model.information(),
+            agents: self.roster.len(),
+        }
+    }
+
+    fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
+        self.roster.get(agent).map(|seat| AgentStanding {
+            uploads: seat.uploads,
+            version: seat.version,
+            information: seat.information,
+        })
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let roster = self.roster.iter().map(|seat| v1::RosterEntry {
+            agent: seat.agent.0,
+            version: seat.version.0,
+            uploads: seat.uploads,
+            information: seat.information,
+        });
+        v1::CoordinatorState {
+            version: self.version.0,
+            evidence: Some(wire::evidence_to_wire(&self.evidence)),
+            model: Some(self.model.save()),
+            roster: roster.collect(),
+            ..Default::default()
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::CoordinatorState = wire::decode(state)?;
+        let evidence = wire::evidence_from_wire(state.evidence.unwrap_or_default())?;
+        if evidence.dimension() != self.evidence.dimension() {
+            return Err(DecodeError::invalid("evidence", "it has another dimension"));
+        }
+        if state.roster.iter().any(|entry| !entry.information.is_finite()) {
+            return Err(DecodeError::invalid("roster", "an agent's information is not finite"));
+        }
+        self.model.restore(&state.model.unwrap_or_default())?;
+        self.evidence = Arc::new(evidence);
+        self.version = Version(state.version);
+        self.roster = Roster::default();
+        for entry in state.roster {
+            let agent = AgentId(entry.agent);
+            let patience = self.policy.patience(agent);
+            self.roster.set(agent, entry.information, patience, Version(entry.version), entry.uploads);
+        }
+        Ok(())
+    }
+}

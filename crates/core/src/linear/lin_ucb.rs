@@ -1,0 +1,105 @@
+//! LinUCB: one ridge model an agent, upper confidence bounds, nothing said. Also, placed once for
+//! everybody, the centralised reference.
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Agent, AgentView, Choice};
+use crate::arms::Arms;
+use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::evidence::{Evidence, check_observation};
+use crate::ids::{UserId, Version};
+use crate::linear::rule::Rule;
+use crate::message::{Downlink, Uplink};
+use crate::ridge::Ridge;
+use crate::width::ModelConfig;
+use crate::wire::{self, v1};
+
+/// Settings of `lin-ucb` and `central-lin-ucb`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+}
+
+impl LinUcb {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()
+    }
+
+    pub(crate) fn agent(&self, dimension: usize) -> LinUcbAgent {
+        LinUcbAgent {
+            evidence: Evidence::none(dimension),
+            nothing: Evidence::none(dimension),
+            model: self.model.model(dimension),
+            rule: Rule::Ucb(self.model.width()),
+            choices: 0,
+        }
+    }
+}
+
+/// An agent that learns alone.
+#[derive(Clone, Debug)]
+pub(crate) struct LinUcbAgent {
+    evidence: Evidence,
+    /// What it shares with a coordinator.
+    nothing: Evidence,
+    model: Ridge,
+    rule: Rule,
+    choices: u64,
+}
+
+impl Agent for LinUcbAgent {
+    fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
+        let choice = self.rule.choose(&self.model, self.evidence.count(), arms, self.choices)?;
+        self.choices += 1;
+        Ok(choice)
+    }
+
+    fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
+        check_observation(self.model.dimension(), arm, reward)?;
+        self.evidence.add_observation(arm, reward);
+        self.model.learn(arm, reward, [&self.evidence].into_iter());
+        Ok(None)
+    }
+
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        Err(ProtocolError::Unexpected { algorithm: "lin-ucb", message: message.kind() })
+    }
+
+    fn inspect(&self) -> AgentView<'_> {
+        AgentView {
+            base: &self.nothing,
+            version: Version(0),
+            in_flight: None,
+            buffer: &self.evidence,
+            model: &self.model,
+            withheld: 0,
+            fresh_information: self.model.information(),
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        v1::LinearAgentState {
+            choices: self.choices,
+            local_model: Some(self.model.save()),
+            local_evidence: Some(wire::evidence_to_wire(&self.evidence)),
+            ..Default::default()
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::LinearAgentState = wire::decode(state)?;
+        let evidence = wire::evidence_from_wire(state.local_evidence.unwrap_or_default())?;
+        if evidence.dimension() != self.model.dimension() {
+            return Err(DecodeError::invalid("evidence", "it has another dimension"));
+        }
+        self.model.restore(&state.local_model.unwrap_or_default())?;
+        self.evidence = evidence;
+        self.choices = state.choices;
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! The linear family: rewards are linear in an arm's features.
+
+pub(crate) mod alternating;
+pub(crate) mod async_lin_ucb;
+pub(crate) mod async_lin_ucb_am;
+pub(crate) mod exchange;
+pub(crate) mod fed_lin_ucb;
+pub(crate) mod lin_phe;
+pub(crate) mod lin_ts;
+pub(crate) mod lin_ucb;
+pub(crate) mod roster;
+pub(crate) mod rule;
+pub(crate) mod silent;
+pub(crate) mod sync_lin_ucb;
+pub(crate) mod view;
+
+pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, JoinPolicy, Override, ProtocolConfig};
+pub use async_lin_ucb_am::AsyncLinUcbAm;
+pub use fed_lin_ucb::FedLinUcb;
+pub use lin_phe::Perturbation;
+pub use lin_ucb::LinUcb;
+pub use sync_lin_ucb::SyncLinUcb;

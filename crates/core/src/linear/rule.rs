@@ -1,0 +1,67 @@
+//! How a linear agent chooses, given its model: three rules, one scoring pass.
+
+use crate::agent::Choice;
+use crate::arms::{Arms, best};
+use crate::error::InputError;
+use crate::linear::lin_phe::PerturbedHistory;
+use crate::linear::lin_ts::Thompson;
+use crate::ridge::Ridge;
+use crate::width::Width;
+
+/// A rule for choosing among arms.
+#[derive(Clone, Debug)]
+pub(crate) enum Rule {
+    /// The largest upper confidence bound.
+    Ucb(Width),
+    /// The best arm of a sampled model.
+    Thompson(Thompson),
+    /// The best arm of a model of perturbed rewards.
+    PerturbedHistory(PerturbedHistory),
+}
+
+impl Rule {
+    /// Chooses with `model` over `count` observations, for the `step`-th time.
+    #[inline]
+    pub(crate) fn choose(
+        &mut self,
+        model: &Ridge,
+        count: u64,
+        arms: &Arms,
+        step: u64,
+    ) -> Result<Choice, InputError> {
+        check_arms(model.dimension(), arms)?;
+        match self {
+            Self::Ucb(width) => upper_confidence(model, width.of(model, count), arms),
+            Self::Thompson(rule) => rule.choose(model, count, arms, step),
+            Self::PerturbedHistory(rule) => rule.choose(model, arms, step),
+        }
+    }
+}
+
+/// `Ok` if there is something to choose among, of the right dimension.
+pub(crate) fn check_arms(dimension: usize, arms: &Arms) -> Result<(), InputError> {
+    if arms.dimension() != dimension {
+        return Err(InputError::Dimension { expected: dimension, got: arms.dimension() });
+    }
+    if arms.is_empty() { Err(InputError::NoArms) } else { Ok(()) }
+}
+
+/// argmax xᵀθ̂ + α·√(xᵀV(λ)⁻¹x).
+#[inline]
+pub(crate) fn upper_confidence(model: &Ridge, width: f64, arms: &Arms) -> Result<Choice, InputError> {
+    let arm = model.score(arms.all(), |scores| {
+        let bounds = scores.means.iter().zip(scores.squared_widths);
+        best(bounds.map(|(mean, square)| mean + width * square.sqrt()))
+    })?;
+    Ok(Choice { arm, propensity: Some(1.0) })
+}
+
+/// The arm with the largest mean under a model perturbed by `noise`.
+pub(crate) fn best_of_sample(
+    model: &Ridge,
+    arms: &Arms,
+    noise: impl FnMut(usize) -> f64,
+) -> Result<Choice, InputError> {
+    let arm = model.score_perturbed(arms.all(), noise, |scores| best(scores.means.iter().copied()))?;
+    Ok(Choice { arm, propensity: None })
+}

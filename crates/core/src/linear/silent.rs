@@ -1,0 +1,58 @@
+//! A coordinator that has nothing to coordinate.
+
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::error::{DecodeError, ProtocolError};
+use crate::evidence::Evidence;
+use crate::ids::{AgentId, Tick, Version};
+use crate::message::{Outgoing, Uplink};
+
+/// For algorithms whose agents never speak.
+#[derive(Clone, Debug)]
+pub(crate) struct Silent {
+    name: &'static str,
+    nothing: Evidence,
+}
+
+impl Silent {
+    pub(crate) fn new(name: &'static str, dimension: usize) -> Self {
+        Self { name, nothing: Evidence::none(dimension) }
+    }
+}
+
+impl Coordinator for Silent {
+    fn join(&mut self, _agent: AgentId, _entrance: Entrance) -> Vec<Outgoing> {
+        Vec::new()
+    }
+
+    fn leave(&mut self, _agent: AgentId) -> Vec<Outgoing> {
+        Vec::new()
+    }
+
+    fn receive(&mut self, _from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+        Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
+    }
+
+    fn tick(&mut self, _now: Tick) -> Vec<Outgoing> {
+        Vec::new()
+    }
+
+    fn deadline(&self) -> Option<Tick> {
+        None
+    }
+
+    fn inspect(&self) -> CoordinatorView<'_> {
+        CoordinatorView { version: Version(0), evidence: &self.nothing, information: 0.0, agents: 0 }
+    }
+
+    fn agent(&self, _agent: AgentId) -> Option<AgentStanding> {
+        None
+    }
+
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        if state.is_empty() { Ok(()) } else { Err(DecodeError::invalid("state", "it should be empty")) }
+    }
+}

@@ -1,0 +1,401 @@
+//! Sync-LinUCB, also known as DisLinUCB: when one agent has learned enough, everybody shares.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Agent, AgentView, Choice};
+use crate::arms::Arms;
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::evidence::Evidence;
+use crate::ids::{AgentId, RoundId, Tick, UserId, Version};
+use crate::linear::async_lin_ucb::JoinPolicy;
+use crate::linear::rule::Rule;
+use crate::linear::view::{InFlight, View};
+use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
+use crate::parcel::Parcel;
+use crate::ridge::Ridge;
+use crate::trigger::Threshold;
+use crate::width::ModelConfig;
+use crate::wire::{self, v1};
+
+const NAME: &str = "sync-lin-ucb";
+
+/// Settings of `sync-lin-ucb`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SyncLinUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// D ≥ 0: an agent asks for a round when its observations since the last one, times the information
+    /// they brought, exceed this. 0 asks after every observation with features, ∞ never. Default 1.
+    pub round_threshold: Threshold,
+    /// When newcomers become known: rounds go over those that are. Default lazy.
+    pub join: JoinPolicy,
+    /// How long a round waits for all agents, in microseconds; afterwards it goes on without the missing,
+    /// whose evidence joins a later round. Not set: it waits for everybody.
+    pub round_deadline: Option<u64>,
+}
+
+impl Default for SyncLinUcb {
+    fn default() -> Self {
+        Self {
+            model: ModelConfig::default(),
+            round_threshold: Threshold(1.0),
+            join: JoinPolicy::Lazy,
+            round_deadline: None,
+        }
+    }
+}
+
+impl SyncLinUcb {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.round_threshold.check_not_negative("round_threshold")
+    }
+
+    pub(crate) fn agent(&self, dimension: usize) -> SyncAgent {
+        SyncAgent {
+            view: View::new(self.model.model(dimension)),
+            rule: Rule::Ucb(self.model.width()),
+            threshold: self.round_threshold.0,
+            requested: false,
+            round: RoundId(0),
+            choices: 0,
+        }
+    }
+
+    pub(crate) fn coordinator(&self, dimension: usize) -> Rounds {
+        Rounds {
+            join: self.join,
+            patience: self.round_deadline,
+            version: Version(0),
+            evidence: Arc::new(Evidence::none(dimension)),
+            model: self.model.model(dimension),
+            agents: BTreeSet::new(),
+            round: RoundId(0),
+            open: None,
+            now: Tick(0),
+        }
+    }
+}
+
+/// An agent that shares in rounds.
+#[derive(Clone, Debug)]
+pub(crate) struct SyncAgent {
+    view: View,
+    rule: Rule,
+    threshold: f64,
+    /// A round was asked for and has not ended.
+    requested: bool,
+    /// The newest round answered.
+    round: RoundId,
+    choices: u64,
+}
+
+impl Agent for SyncAgent {
+    fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
+        let choice = self.rule.choose(self.view.model(), self.view.count(), arms, self.choices)?;
+        self.choices += 1;
+        Ok(choice)
+    }
+
+    fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
+        self.view.learn(arm, reward)?;
+        let urgency = self.view.buffer().count() as f64 * self.view.fresh_information();
+        if self.requested || self.view.is_sending() || urgency <= self.threshold {
+            return Ok(None);
+        }
+        self.requested = true;
+        Ok(Some(Uplink::RoundRequest))
+    }
+
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        match message {
+            Downlink::Collect { round } if round > self.round => {
+                self.round = round;
+                Ok(Some(Uplink::RoundEvidence { round, evidence: self.view.freeze() }))
+            }
+            Downlink::Commit { round, included, version, evidence } => {
+                if version <= self.view.version() {
+                    return Ok(None);
+                }
+                let fate = if included && round == self.round { InFlight::Arrived } else { InFlight::Unsent };
+                self.view.replace_base(version, &evidence, None, fate)?;
+                self.requested = false;
+                Ok(None)
+            }
+            Downlink::Snapshot(Snapshot { authoritative, version, information, evidence, .. }) => {
+                if authoritative {
+                    // Rounds of a lost history are over; what was frozen for them is unsent.
+                    let fate = InFlight::Unsent;
+                    self.view.replace_base(version, &evidence, Some(information), fate)?;
+                    self.requested = false;
+                    self.round = RoundId(0);
+                } else if version > self.view.version() {
+                    let fate = InFlight::Underway;
+                    self.view.replace_base(version, &evidence, Some(information), fate)?;
+                }
+                Ok(None)
+            }
+            Downlink::Collect { .. } => Ok(None),
+            Downlink::Receipt { .. } => {
+                Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
+            }
+        }
+    }
+
+    fn inspect(&self) -> AgentView<'_> {
+        self.view.inspect()
+    }
+
+    fn save(&self) -> Vec<u8> {
+        v1::LinearAgentState {
+            choices: self.choices,
+            view: Some(self.view.save()),
+            requested: self.requested,
+            round: self.round.0,
+            ..Default::default()
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::LinearAgentState = wire::decode(state)?;
+        self.view = self.view.restored(state.view.unwrap_or_default())?;
+        self.choices = state.choices;
+        self.requested = state.requested;
+        self.round = RoundId(state.round);
+        Ok(())
+    }
+}
+
+/// The coordinator of rounds.
+#[derive(Clone, Debug)]
+pub(crate) struct Rounds {
+    join: JoinPolicy,
+    patience: Option<u64>,
+    version: Version,
+    evidence: Arc<Evidence>,
+    model: Ridge,
+    agents: BTreeSet<AgentId>,
+    round: RoundId,
+    open: Option<Open>,
+    now: Tick,
+}
+
+/// A round that is collecting.
+#[derive(Clone, Debug)]
+struct Open {
+    opened: Tick,
+    waiting: BTreeSet<AgentId>,
+    included: BTreeSet<AgentId>,
+    sum: Evidence,
+}
+
+impl Rounds {
+    fn start(&mut self) -> Vec<Outgoing> {
+        if self.open.is_some() || self.agents.is_empty() {
+            return Vec::new();
+        }
+        self.round = RoundId(self.round.0 + 1);
+        self.open = Some(Open {
+            opened: self.now,
+            waiting: self.agents.clone(),
+            included: BTreeSet::new(),
+            sum: Evidence::clone(&self.evidence),
+        });
+        vec![Outgoing::to_everyone(Downlink::Collect { round: self.round })]
+    }
+
+    /// Adds an agent's part to the open round, or refuses it unchanged.
+    fn add(&mut self, from: AgentId, round: RoundId, part: &Parcel) -> Result<(), ProtocolError> {
+        let (expected, got) = (self.evidence.dimension(), part.dimension());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        let part = part.unwrap();
+        part.check()?;
+        let (round_open, unknown) = (self.round, ProtocolError::Round(round));
+        let open = self.open.as_mut().filter(|_| round == round_open).ok_or(unknown.clone())?;
+        if !open.waiting.contains(&from) {
+            return Err(unknown);
+        }
+        // Most parts of a large round are empty; only what adds something can spoil the sum.
+        if !part.is_empty() {
+            let mut sum = open.sum.clone();
+            sum.add(&part);
+            if !sum.is_finite() {
+                return Err(ProtocolError::Evidence("it overflows what is there"));
+            }
+            self.model.clone().refresh([&sum].into_iter())?;
+            open.sum = sum;
+        }
+        open.waiting.remove(&from);
+        open.included.insert(from);
+        Ok(())
+    }
+
+    fn finish_if_complete(&mut self) -> Vec<Outgoing> {
+        let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
+        self.model.refresh([&open.sum].into_iter()).expect("every part was checked with the sum so far");
+        self.evidence = Arc::new(open.sum);
+        self.version = self.version.next();
+        let commit = |included| Downlink::Commit {
+            round: self.round,
+            included,
+            version: self.version,
+            evidence: Arc::clone(&self.evidence),
+        };
+        if open.included.len() == self.agents.len() {
+            return vec![Outgoing::to_everyone(commit(true))];
+        }
+        self.agents.iter().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
+    }
+
+    fn snapshot(&self, authoritative: bool) -> Downlink {
+        Downlink::Snapshot(Snapshot {
+            authoritative,
+            version: self.version,
+            contains: 0,
+            information: self.model.information(),
+            evidence: Arc::clone(&self.evidence),
+        })
+    }
+}
+
+impl Coordinator for Rounds {
+    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
+        let known = !self.agents.insert(agent);
+        // A new life does not answer for the old one.
+        if let Some(open) = &mut self.open {
+            open.waiting.remove(&agent);
+        }
+        let pull = known || self.join == JoinPolicy::PullOnJoin;
+        let returning = entrance == Entrance::Returning;
+        if returning || (pull && self.version > Version(0)) {
+            outgoing.push(Outgoing::to(agent, self.snapshot(returning)));
+        }
+        outgoing.extend(self.finish_if_complete());
+        outgoing
+    }
+
+    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+        self.agents.remove(&agent);
+        if let Some(open) = &mut self.open {
+            open.waiting.remove(&agent);
+        }
+        self.finish_if_complete()
+    }
+
+    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+        if !self.agents.contains(&from) {
+            return Err(ProtocolError::UnknownAgent(from));
+        }
+        match message {
+            Uplink::RoundRequest => Ok(self.start()),
+            // Too late for its round: its agent hears that in the commit and sends it again.
+            Uplink::RoundEvidence { round, .. } if round < self.round || self.open.is_none() => {
+                Ok(Vec::new())
+            }
+            Uplink::RoundEvidence { round, evidence } => {
+                self.add(from, round, &evidence)?;
+                Ok(self.finish_if_complete())
+            }
+            Uplink::Evidence(_) => {
+                Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
+        self.now = self.now.max(now);
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            if let Some(open) = &mut self.open {
+                open.waiting.clear();
+            }
+        }
+        self.finish_if_complete()
+    }
+
+    fn deadline(&self) -> Option<Tick> {
+        Some(self.open.as_ref()?.opened.after(self.patience?))
+    }
+
+    fn inspect(&self) -> CoordinatorView<'_> {
+        CoordinatorView {
+            version: self.version,
+            evidence: &self.evidence,
+            information: self.model.information(),
+            agents: self.agents.len(),
+        }
+    }
+
+    fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
+        let information = self.model.information();
+        self.agents.contains(&agent).then_some(AgentStanding {
+            uploads: 0,
+            version: self.version,
+            information,
+        })
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let ids = |set: &BTreeSet<AgentId>| set.iter().map(|a| a.0).collect::<Vec<_>>();
+        let roster = self.agents.iter().map(|a| v1::RosterEntry { agent: a.0, ..Default::default() });
+        let mut state = v1::CoordinatorState {
+            version: self.version.0,
+            evidence: Some(wire::evidence_to_wire(&self.evidence)),
+            model: Some(self.model.save()),
+            roster: roster.collect(),
+            round: self.round.0,
+            now: self.now.0,
+            ..Default::default()
+        };
+        if let Some(open) = &self.open {
+            state.collecting = true;
+            state.collected = Some(wire::evidence_to_wire(&open.sum));
+            state.waiting = ids(&open.waiting);
+            state.included = ids(&open.included);
+            state.opened = open.opened.0;
+        }
+        state.encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::CoordinatorState = wire::decode(state)?;
+        let dimension = self.evidence.dimension();
+        let evidence = |part: Option<v1::Evidence>| {
+            let evidence = wire::evidence_from_wire(part.unwrap_or_default())?;
+            if evidence.dimension() != dimension {
+                return Err(DecodeError::invalid("evidence", "it has another dimension"));
+            }
+            Ok(evidence)
+        };
+        let set = |ids: &[u64]| ids.iter().map(|&id| AgentId(id)).collect();
+        let shared = evidence(state.evidence)?;
+        let open = if state.collecting {
+            Some(Open {
+                opened: Tick(state.opened),
+                waiting: set(&state.waiting),
+                included: set(&state.included),
+                sum: evidence(state.collected)?,
+            })
+        } else {
+            None
+        };
+        self.model.restore(&state.model.unwrap_or_default())?;
+        self.version = Version(state.version);
+        self.evidence = Arc::new(shared);
+        self.agents = state.roster.iter().map(|entry| AgentId(entry.agent)).collect();
+        self.round = RoundId(state.round);
+        self.open = open;
+        self.now = Tick(state.now);
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! What an agent believes: a snapshot, its own uploads that are not in it yet, and its buffer.
+
+use std::iter;
+use std::sync::Arc;
+
+use crate::agent::AgentView;
+use crate::error::{DecodeError, InputError, ProtocolError};
+use crate::evidence::{Evidence, check_observation};
+use crate::ids::Version;
+use crate::message::{EvidenceUpload, Snapshot};
+use crate::parcel::Parcel;
+use crate::ridge::Ridge;
+use crate::wire::{self, v1};
+
+/// base + in flight + buffer, with the model of their sum.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    version: Version,
+    base: Arc<Evidence>,
+    in_flight: Option<Evidence>,
+    buffer: Evidence,
+    /// Uploads sent in this life; the last of them is the one in flight, if any.
+    uploads: u64,
+    model: Ridge,
+    fresh_information: f64,
+}
+
+impl View {
+    pub(crate) fn new(model: Ridge) -> Self {
+        let nothing = Evidence::none(model.dimension());
+        Self {
+            version: Version(0),
+            base: Arc::new(nothing.clone()),
+            in_flight: None,
+            buffer: nothing,
+            uploads: 0,
+            model,
+            fresh_information: 0.0,
+        }
+    }
+
+    /// Takes in an observation, or refuses it unchanged.
+    #[inline]
+    pub(crate) fn learn(&mut self, x: &[f64], y: f64) -> Result<(), InputError> {
+        check_observation(self.model.dimension(), x, y)?;
+        self.observe(x, y);
+        Ok(())
+    }
+
+    /// Takes in an observation that was checked before.
+    #[inline]
+    pub(crate) fn observe(&mut self, x: &[f64], y: f64) {
+        self.buffer.add_observation(x, y);
+        let parts = [&*self.base, &self.buffer].into_iter().chain(&self.in_flight);
+        self.fresh_information += self.model.learn(x, y, parts);
+    }
+
+    /// Sends the buffer on its way.
+    pub(crate) fn send(&mut self) -> EvidenceUpload {
+        debug_assert!(self.in_flight.is_none(), "one upload at a time");
+        self.uploads += 1;
+        let evidence = self.freeze();
+        let information = self.model.information();
+        EvidenceUpload { number: self.uploads, based_on: self.version, information, evidence }
+    }
+
+    /// Moves the buffer, and what was frozen before, into flight.
+    pub(crate) fn freeze(&mut self) -> Parcel {
+        self.unfreeze();
+        let parcel = Parcel::wrap(&self.buffer);
+        // What the other side will hold after unwrapping, bit for bit.
+        self.in_flight = Some(parcel.unwrap());
+        self.buffer.clear();
+        self.fresh_information = 0.0;
+        parcel
+    }
+
+    /// Upload `number` has arrived: it is part of the base now. `false` if that is no news.
+    pub(crate) fn acknowledge(&mut self, number: u64, version: Option<Version>) -> bool {
+        if number != self.uploads {
+            return false;
+        }
+        let Some(arrived) = self.in_flight.take() else { return false };
+        Arc::make_mut(&mut self.base).add(&arrived);
+        self.version = version.unwrap_or(self.version);
+        true
+    }
+
+    /// Takes in a snapshot, unless it is older than what the agent has.
+    pub(crate) fn adopt(&mut self, snapshot: &Snapshot) -> Result<Adopted, ProtocolError> {
+        let acknowledged = self.uploads - u64::from(self.in_flight.is_some());
+        let newer = snapshot.version > self.version && snapshot.contains >= acknowledged;
+        if !(newer || snapshot.authoritative) {
+            return Ok(Adopted::Stale);
+        }
+        let contained = self.in_flight.is_some() && snapshot.contains >= self.uploads;
+        let fate = if contained { InFlight::Arrived } else { InFlight::Underway };
+        let information = Some(snapshot.information);
+        self.replace_base(snapshot.version, &snapshot.evidence, information, fate)?;
+        if !snapshot.authoritative {
+            return Ok(if contained { Adopted::WithUpload } else { Adopted::Yes });
+        }
+        // The coordinator may have lost uploads that it had confirmed: count from what it has.
+        self.uploads = snapshot.contains + u64::from(self.in_flight.is_some());
+        Ok(match &self.in_flight {
+            None => Adopted::WithUpload,
+            Some(evidence) => {
+                let mut sent = Ridge::new(self.model.dimension(), self.model.regularization());
+                sent.refresh([&*self.base, evidence].into_iter())
+                    .expect("the new base was factorised with it");
+                Adopted::Again(EvidenceUpload {
+                    number: self.uploads,
+                    based_on: self.version,
+                    information: sent.information(),
+                    evidence: Parcel::wrap(evidence),
+                })
+            }
+        })
+    }
+
+    /// Replaces the base and everything derived from it, or changes nothing. `base_information` spares a
+    /// factorisation if it is known.
+    pub(crate) fn replace_base(
+        &mut self,
+        version: Version,
+        base: &Arc<Evidence>,
+        base_information: Option<f64>,
+        fate: InFlight,
+    ) -> Result<(), ProtocolError> {
+        let (expected, got) = (self.model.dimension(), base.dimension());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        let in_flight = self.in_flight.as_ref().filter(|_| fate != InFlight::Arrived);
+        let (underway, unsent) =
+            if fate == InFlight::Underway { (in_flight, None) } else { (None, in_flight) };
+        let sent = iter::once(&**base).chain(underway);
+        let own = unsent.into_iter().chain(iter::once(&self.buffer));
+        let fresh_information = if own.clone().all(Evidence::is_empty) {
+            self.model.refresh(sent)?;
+            0.0
+        } else {
+            let before = match base_information {
+                Some(information) if underway.is_none() => information,
+                _ => {
+                    let mut model = Ridge::new(expected, self.model.regularization());
+                    model.refresh(sent.clone())?;
+                    model.information()
+                }
+            };
+            self.model.refresh(sent.chain(own))?;
+            (self.model.information() - before).max(0.0)
+        };
+        match fate {
+            InFlight::Underway => {}
+            InFlight::Arrived => self.in_flight = None,
+            InFlight::Unsent => self.unfreeze(),
+        }
+        self.fresh_information = fresh_information;
+        self.base = Arc::clone(base);
+        self.version = version;
+        Ok(())
+    }
+
+    fn unfreeze(&mut self) {
+        if let Some(frozen) = self.in_flight.take() {
+            self.buffer.add(&frozen);
+        }
+    }
+
+    pub(crate) const fn model(&self) -> &Ridge {
+        &self.model
+    }
+
+    pub(crate) const fn buffer(&self) -> &Evidence {
+        &self.buffer
+    }
+
+    pub(crate) const fn base(&self) -> &Arc<Evidence> {
+        &self.base
+    }
+
+    pub(crate) const fn version(&self) -> Version {
+        self.version
+    }
+
+    pub(crate) const fn fresh_information(&self) -> f64 {
+        self.fresh_information
+    }
+
+    pub(crate) const fn is_sending(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// All observations in the view.
+    pub(crate) fn count(&self) -> u64 {
+        self.parts().map(Evidence::count).sum()
+    }
+
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Evidence> + Clone {
+        [&*self.base, &self.buffer].into_iter().chain(&self.in_flight)
+    }
+
+    pub(crate) fn inspect(&self) -> AgentView<'_> {
+        AgentView {
+            base: &self.base,
+            version: self.version,
+            in_flight: self.in_flight.as_ref().map(|evidence| (self.uploads, evidence)),
+            buffer: &self.buffer,
+            model: &self.model,
+            withheld: 0,
+            fresh_information: self.fresh_information,
+        }
+    }
+
+    pub(crate) fn save(&self) -> v1::ViewState {
+        v1::ViewState {
+            version: self.version.0,
+            base: Some(wire::evidence_to_wire(&self.base)),
+            in_flight: self.in_flight.as_ref().map(wire::evidence_to_wire),
+            buffer: Some(wire::evidence_to_wire(&self.buffer)),
+            uploads: self.uploads,
+            model: Some(self.model.save()),
+            fresh_information: self.fresh_information,
+        }
+    }
+
+    /// The view that was saved; `self` gives the dimension and the regularisation.
+    pub(crate) fn restored(&self, state: v1::ViewState) -> Result<Self, DecodeError> {
+        let dimension = self.model.dimension();
+        let evidence = |part: Option<v1::Evidence>| {
+            let evidence = wire::evidence_from_wire(part.unwrap_or_default())?;
+            if evidence.dimension() != dimension {
+                return Err(DecodeError::invalid("evidence", "it has another dimension"));
+            }
+            Ok(evidence)
+        };
+        let in_flight = state.in_flight.map(|part| evidence(Some(part))).transpose()?;
+        if !state.fresh_information.is_finite() {
+            return Err(DecodeError::invalid("view", "its information is not finite"));
+        }
+        let mut model = Ridge::new(dimension, self.model.regularization());
+        model.restore(&state.model.unwrap_or_default())?;
+        Ok(Self {
+            version: Version(state.version),
+            base: Arc::new(evidence(state.base)?),
+            in_flight,
+            buffer: evidence(state.buffer)?,
+            uploads: state.uploads,
+            model,
+            fresh_information: state.fresh_information,
+        })
+    }
+}
+
+/// What a new base means for what is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InFlight {
+    /// It is still on its way.
+    Underway,
+    /// It is in the new base.
+    Arrived,
+    /// It was left out and must be sent again.
+    Unsent,
+}
+
+/// What became of a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) enum Adopted {
+    /// It was older than what the agent has and changed nothing.
+    Stale,
+    /// It is the new base.
+    Yes,
+    /// It is the new base, and what was in flight is in it or was given up.
+    WithUpload,
+    /// It is the new base, from a coordinator that lost the upload in flight: send this again.
+    Again(EvidenceUpload),
+}
