@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{AgentId, Incarnation, RoundId};
+use crate::ids::{AgentId, RoundId};
 
 /// The caller passed something no algorithm can use. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -82,13 +82,13 @@ pub enum ProtocolError {
         /// The kind of message.
         message: &'static str,
     },
-    /// A frame from a life that ended, or one that never began.
-    #[error("incarnation {} is not the current one ({})", .got.0, .current.0)]
-    Incarnation {
-        /// The life the session knows.
-        current: Incarnation,
-        /// The life the frame names.
-        got: Incarnation,
+    /// A frame that speaks of a history this coordinator has not had.
+    #[error("the coordinator is in epoch {expected}, the frame names epoch {got}")]
+    Epoch {
+        /// The coordinator's epoch.
+        expected: u64,
+        /// The frame's.
+        got: u64,
     },
     /// A frame from the future of a peer's own sequence.
     #[error("expected frame {expected}, got {got}")]

@@ -15,6 +15,7 @@ mod message;
 mod parcel;
 mod random;
 mod ridge;
+pub mod session;
 mod trigger;
 mod width;
 pub mod wire;

@@ -1,0 +1,402 @@
+//! The coordinator's end of all links.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use prost::Message;
+
+use crate::coordinator::{Coordinator, Entrance};
+use crate::error::{DecodeError, ProtocolError};
+use crate::ids::{AgentId, Epoch, Incarnation, Tick};
+use crate::message::{Downlink, Outgoing, Uplink};
+use crate::session::frame::{DownFrame, UpFrame};
+use crate::session::log::{LogEntry, LogEvent};
+use crate::wire::{self, v1};
+
+/// A coordinator with its ends of the links to all agents.
+///
+/// Every method that changes something returns a [`Step`]: first keep its log entries, then send its
+/// frames. Call [`tick`](Self::tick) at [`deadline`](Self::deadline).
+pub struct Hub {
+    coordinator: Box<dyn Coordinator>,
+    epoch: Epoch,
+    links: BTreeMap<AgentId, Link>,
+    /// Messages that are not acknowledged, for the few agents that have any.
+    queues: BTreeMap<AgentId, Queue>,
+    /// When the first message of a queue is sent again.
+    timers: BTreeSet<(Tick, AgentId)>,
+    resend_after: u64,
+    #[cfg(feature = "planted-bug")]
+    counts_repetitions: bool,
+}
+
+/// What a hub did: entries to keep, then frames to send.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// What must be kept before anything is sent.
+    pub log: Vec<LogEntry>,
+    /// What to send, and to whom.
+    pub frames: Vec<(AgentId, DownFrame)>,
+}
+
+/// What is remembered of an agent's link, also while nothing is on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Link {
+    incarnation: Incarnation,
+    /// The newest message accepted from the agent.
+    accepted: u64,
+    /// The newest number given to a message for the agent.
+    numbered: u64,
+    /// The agent knows this epoch. Until then it is sent nothing.
+    acquainted: bool,
+}
+
+/// Messages for an agent, not acknowledged.
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    messages: VecDeque<(u64, Downlink)>,
+    /// The message on its way, and when it is sent again.
+    in_flight: Option<(u64, Tick)>,
+}
+
+impl Hub {
+    /// A coordinator at the beginning of its history. It sends again what is not acknowledged in
+    /// `resend_after` microseconds.
+    #[must_use]
+    pub fn new(coordinator: Box<dyn Coordinator>, resend_after: u64) -> Self {
+        Self {
+            coordinator,
+            epoch: Epoch(0),
+            links: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            resend_after,
+            #[cfg(feature = "planted-bug")]
+            counts_repetitions: false,
+        }
+    }
+
+    /// Takes in a frame. An error means that nothing has changed.
+    pub fn receive(&mut self, from: AgentId, frame: UpFrame, now: Tick) -> Result<Step, ProtocolError> {
+        let mut step = Step::default();
+        let known = self.links.get(&from).copied();
+        if known.is_some_and(|link| frame.incarnation < link.incarnation) {
+            // A late copy from a life that ended.
+            return Ok(step);
+        }
+        if frame.epoch > self.epoch {
+            let (expected, got) = (self.epoch.0, frame.epoch.0);
+            return Err(ProtocolError::Epoch { expected, got });
+        }
+        let Some(link) = known.filter(|link| frame.incarnation == link.incarnation) else {
+            self.begin_life(from, frame.incarnation, now, &mut step);
+            let first =
+                if frame.epoch == self.epoch { self.accept(from, frame, now)? } else { Step::default() };
+            step.log.extend(first.log);
+            step.frames.extend(first.frames);
+            self.answer(from, now, true, &mut step);
+            return Ok(step);
+        };
+        if frame.epoch < self.epoch {
+            // The agent speaks to a history that is gone. Say so; introduce it if that is not done.
+            if !link.acquainted {
+                self.welcome_back(from, now, &mut step);
+            }
+            self.answer(from, now, true, &mut step);
+            return Ok(step);
+        }
+        let is_hello = frame.sequence == 0 && frame.acknowledged == 0;
+        let wants_answer = is_hello || frame.message.is_some();
+        let mut step = self.accept(from, frame, now)?;
+        self.answer(from, now, wants_answer, &mut step);
+        Ok(step)
+    }
+
+    /// An agent left for good.
+    pub fn leave(&mut self, agent: AgentId, now: Tick) -> Step {
+        let mut step = Step::default();
+        if self.links.remove(&agent).is_some() {
+            self.drop_queue(agent);
+            step.log.push(LogEntry { tick: now, event: LogEvent::Left(agent) });
+            let outgoing = self.coordinator.leave(agent);
+            self.enqueue(outgoing, now, &mut step);
+        }
+        step
+    }
+
+    /// Time has passed: sends again what was not answered, and lets the coordinator act.
+    pub fn tick(&mut self, now: Tick) -> Step {
+        let mut step = Step::default();
+        if self.coordinator.deadline().is_some_and(|deadline| deadline <= now) {
+            step.log.push(LogEntry { tick: now, event: LogEvent::Ticked });
+            let outgoing = self.coordinator.tick(now);
+            self.enqueue(outgoing, now, &mut step);
+        }
+        while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
+            self.timers.remove(&(due, agent));
+            if let Some(queue) = self.queues.get_mut(&agent) {
+                queue.in_flight = None;
+            }
+            self.send_next(agent, now, &mut step);
+        }
+        step
+    }
+
+    /// When [`tick`](Self::tick) has something to do next.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Tick> {
+        let resend = self.timers.first().map(|(due, _)| *due);
+        [resend, self.coordinator.deadline()].into_iter().flatten().min()
+    }
+
+    /// Applies an entry of the log. Frames are not sent again; whatever is not acknowledged leaves at the
+    /// next [`tick`](Self::tick).
+    pub fn replay(&mut self, entry: LogEntry) -> Result<(), ProtocolError> {
+        let mut void = Step::default();
+        match entry.event {
+            LogEvent::Joined(agent, incarnation) => {
+                self.begin_life(agent, incarnation, entry.tick, &mut void);
+            }
+            LogEvent::Returned(agent) => self.welcome_back(agent, entry.tick, &mut void),
+            LogEvent::Left(agent) => drop(self.leave(agent, entry.tick)),
+            LogEvent::Accepted(agent, frame) => drop(self.accept(agent, frame, entry.tick)?),
+            LogEvent::Ticked => {
+                let outgoing = self.coordinator.tick(entry.tick);
+                self.enqueue(outgoing, entry.tick, &mut void);
+            }
+        }
+        Ok(())
+    }
+
+    /// The log ended early: some of what agents were told never happened. Each agent is introduced again
+    /// when it is heard of next.
+    pub fn begin_epoch(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        let agents: Vec<AgentId> = self.links.keys().copied().collect();
+        for agent in agents {
+            self.drop_queue(agent);
+            let link = self.links.get_mut(&agent).expect("it was just listed");
+            link.acquainted = false;
+            link.numbered = 0;
+        }
+    }
+
+    /// The coordinator inside.
+    #[must_use]
+    pub fn coordinator(&self) -> &dyn Coordinator {
+        &*self.coordinator
+    }
+
+    /// The history this is.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The life of an agent, if it has joined.
+    #[must_use]
+    pub fn incarnation(&self, agent: AgentId) -> Option<Incarnation> {
+        self.links.get(&agent).map(|link| link.incarnation)
+    }
+
+    /// Everything needed to go on with the same bits, encoded: a log up to here can be dropped.
+    #[must_use]
+    pub fn save(&self) -> Vec<u8> {
+        let seats = self.links.iter().map(|(agent, link)| v1::SeatState {
+            agent: agent.0,
+            incarnation: link.incarnation.0,
+            accepted: link.accepted,
+            sent: link.numbered,
+            acquainted: link.acquainted,
+            queue: self.queues.get(agent).map_or_else(Vec::new, |queue| {
+                let queued = |(sequence, message): &(u64, Downlink)| v1::QueuedDownlink {
+                    sequence: *sequence,
+                    message: Some(wire::downlink_to_wire(message)),
+                };
+                queue.messages.iter().map(queued).collect()
+            }),
+        });
+        let machine = self.coordinator.save();
+        v1::HubState { epoch: self.epoch.0, seats: seats.collect(), machine }.encode_to_vec()
+    }
+
+    /// Goes on from a saved state, or changes nothing.
+    pub fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::HubState = wire::decode(state)?;
+        let (mut links, mut queues) = (BTreeMap::new(), BTreeMap::new());
+        let mut timers = BTreeSet::new();
+        for seat in state.seats {
+            let agent = AgentId(seat.agent);
+            let link = Link {
+                incarnation: Incarnation(seat.incarnation),
+                accepted: seat.accepted,
+                numbered: seat.sent,
+                acquainted: seat.acquainted,
+            };
+            links.insert(agent, link);
+            let mut messages = VecDeque::new();
+            for queued in seat.queue {
+                let message = queued.message.ok_or(DecodeError::invalid("queue", "a message is missing"))?;
+                messages.push_back((queued.sequence, wire::downlink_from_wire(message)?));
+            }
+            if !messages.is_empty() {
+                timers.insert((Tick(0), agent));
+                queues.insert(agent, Queue { messages, in_flight: None });
+            }
+        }
+        self.coordinator.restore(&state.machine)?;
+        self.epoch = Epoch(state.epoch);
+        (self.links, self.queues, self.timers) = (links, queues, timers);
+        Ok(())
+    }
+
+    /// Makes the hub count a repeated upload twice, so that tests can show they would notice.
+    #[cfg(feature = "planted-bug")]
+    pub fn count_repetitions(&mut self) {
+        self.counts_repetitions = true;
+    }
+
+    fn begin_life(&mut self, agent: AgentId, incarnation: Incarnation, now: Tick, step: &mut Step) {
+        self.drop_queue(agent);
+        self.links.insert(agent, Link { incarnation, accepted: 0, numbered: 0, acquainted: true });
+        step.log.push(LogEntry { tick: now, event: LogEvent::Joined(agent, incarnation) });
+        let outgoing = self.coordinator.join(agent, Entrance::NewLife);
+        self.enqueue(outgoing, now, step);
+    }
+
+    fn welcome_back(&mut self, agent: AgentId, now: Tick, step: &mut Step) {
+        self.drop_queue(agent);
+        if let Some(link) = self.links.get_mut(&agent) {
+            link.acquainted = true;
+        }
+        step.log.push(LogEntry { tick: now, event: LogEvent::Returned(agent) });
+        let outgoing = self.coordinator.join(agent, Entrance::Returning);
+        self.enqueue(outgoing, now, step);
+    }
+
+    /// Takes in the acknowledgement and the message of a frame from a known life in this epoch.
+    fn accept(&mut self, from: AgentId, frame: UpFrame, now: Tick) -> Result<Step, ProtocolError> {
+        let mut step = Step::default();
+        let link = *self.links.get(&from).ok_or(ProtocolError::UnknownAgent(from))?;
+        let expected = link.accepted + 1;
+        if frame.sequence > expected {
+            return Err(ProtocolError::FrameGap { expected, got: frame.sequence });
+        }
+        let acknowledged = frame.acknowledged;
+        if let (true, Some(message)) = (frame.sequence == expected, &frame.message) {
+            let outgoing = self.coordinator.receive(from, message.clone())?;
+            self.links.get_mut(&from).expect("it was there").accepted = expected;
+            step.log.push(LogEntry { tick: now, event: LogEvent::Accepted(from, frame) });
+            self.acknowledge(from, acknowledged);
+            self.enqueue(outgoing, now, &mut step);
+        } else {
+            self.repetition(from, frame.message, now, &mut step);
+            self.acknowledge(from, acknowledged);
+        }
+        Ok(step)
+    }
+
+    /// A message that was accepted before counts for nothing.
+    #[cfg(not(feature = "planted-bug"))]
+    fn repetition(&mut self, _from: AgentId, _message: Option<Uplink>, _now: Tick, _step: &mut Step) {}
+
+    #[cfg(feature = "planted-bug")]
+    fn repetition(&mut self, from: AgentId, message: Option<Uplink>, now: Tick, step: &mut Step) {
+        if let (true, Some(Uplink::Evidence(mut upload))) = (self.counts_repetitions, message) {
+            upload.number = self.coordinator.agent(from).map_or(0, |standing| standing.uploads) + 1;
+            if let Ok(outgoing) = self.coordinator.receive(from, Uplink::Evidence(upload)) {
+                self.enqueue(outgoing, now, step);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, agent: AgentId, acknowledged: u64) {
+        let Some(queue) = self.queues.get_mut(&agent) else { return };
+        while queue.messages.front().is_some_and(|(sequence, _)| *sequence <= acknowledged) {
+            queue.messages.pop_front();
+        }
+        if let Some((sequence, due)) = queue.in_flight {
+            if sequence <= acknowledged {
+                queue.in_flight = None;
+                self.timers.remove(&(due, agent));
+            }
+        }
+        if queue.messages.is_empty() {
+            self.drop_queue(agent);
+        }
+    }
+
+    /// Numbers messages and sends those to agents whose link is free.
+    fn enqueue(&mut self, outgoing: Vec<Outgoing>, now: Tick, step: &mut Step) {
+        let mut touched = BTreeSet::new();
+        for Outgoing { to, message } in outgoing {
+            let recipients = self.links.iter_mut().filter(|(agent, _)| to.includes(**agent));
+            for (&agent, link) in recipients.filter(|(_, link)| link.acquainted) {
+                link.numbered += 1;
+                let queue = self.queues.entry(agent).or_default();
+                queue.messages.retain(|(_, old)| !old.is_superseded_by(&message));
+                queue.messages.push_back((link.numbered, message.clone()));
+                touched.insert(agent);
+            }
+        }
+        for agent in touched {
+            self.send_next(agent, now, step);
+        }
+    }
+
+    /// Sends the first message of a queue, unless one is on its way.
+    fn send_next(&mut self, agent: AgentId, now: Tick, step: &mut Step) {
+        let Some(queue) = self.queues.get_mut(&agent).filter(|queue| queue.in_flight.is_none()) else {
+            return;
+        };
+        let Some((sequence, message)) = queue.messages.front().cloned() else { return };
+        let due = now.after(self.resend_after);
+        queue.in_flight = Some((sequence, due));
+        self.timers.insert((due, agent));
+        let frame = DownFrame { sequence, message: Some(message), ..self.bare(agent) };
+        step.frames.push((agent, frame));
+    }
+
+    /// Sends what waits for `agent`; if nothing does and it wants an answer, an acknowledgement.
+    fn answer(&mut self, agent: AgentId, now: Tick, wanted: bool, step: &mut Step) {
+        self.send_next(agent, now, step);
+        // Frames made before the acceptance carry an old acknowledgement.
+        let accepted = self.bare(agent).acknowledged;
+        for (to, frame) in &mut step.frames {
+            if *to == agent {
+                frame.acknowledged = accepted;
+            }
+        }
+        if wanted && !step.frames.iter().any(|(to, _)| *to == agent) {
+            step.frames.push((agent, self.bare(agent)));
+        }
+    }
+
+    /// A frame that only acknowledges.
+    fn bare(&self, agent: AgentId) -> DownFrame {
+        let link = self.links.get(&agent);
+        DownFrame {
+            epoch: self.epoch,
+            incarnation: link.map_or(Incarnation(0), |link| link.incarnation),
+            acknowledged: link.map_or(0, |link| link.accepted),
+            sequence: 0,
+            message: None,
+        }
+    }
+
+    fn drop_queue(&mut self, agent: AgentId) {
+        if let Some((_, due)) = self.queues.remove(&agent).and_then(|queue| queue.in_flight) {
+            self.timers.remove(&(due, agent));
+        }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub")
+            .field("epoch", &self.epoch)
+            .field("links", &self.links.len())
+            .field("queues", &self.queues.len())
+            .finish_non_exhaustive()
+    }
+}

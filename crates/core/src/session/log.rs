@@ -1,0 +1,63 @@
+//! What a coordinator's log holds: every accepted event, in order.
+
+use prost::Message;
+
+use crate::error::DecodeError;
+use crate::ids::{AgentId, Incarnation, Tick};
+use crate::session::frame::UpFrame;
+use crate::wire::{self, v1};
+
+/// An accepted event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogEntry {
+    /// When it was accepted.
+    pub tick: Tick,
+    /// What happened.
+    pub event: LogEvent,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogEvent {
+    /// An agent began a life.
+    Joined(AgentId, Incarnation),
+    /// An agent came back to a coordinator that had lost part of its history.
+    Returned(AgentId),
+    /// An agent left for good.
+    Left(AgentId),
+    /// A message was accepted.
+    Accepted(AgentId, UpFrame),
+    /// Time passed and the coordinator acted on it.
+    Ticked,
+}
+
+impl LogEntry {
+    /// The bytes to keep.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        use v1::log_entry::Event;
+        let (agent, event) = match &self.event {
+            LogEvent::Joined(agent, incarnation) => (agent.0, Event::Joined(incarnation.0)),
+            LogEvent::Returned(agent) => (agent.0, Event::Returned(v1::Left {})),
+            LogEvent::Left(agent) => (agent.0, Event::Left(v1::Left {})),
+            LogEvent::Accepted(agent, frame) => (agent.0, Event::Accepted(frame.to_wire())),
+            LogEvent::Ticked => (0, Event::Ticked(v1::Ticked {})),
+        };
+        v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
+    }
+
+    /// The entry in these bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        use v1::log_entry::Event;
+        let entry: v1::LogEntry = wire::decode(bytes)?;
+        let agent = AgentId(entry.agent);
+        let event = match entry.event.ok_or(DecodeError::invalid("log entry", "it has no event"))? {
+            Event::Joined(incarnation) => LogEvent::Joined(agent, Incarnation(incarnation)),
+            Event::Returned(_) => LogEvent::Returned(agent),
+            Event::Left(_) => LogEvent::Left(agent),
+            Event::Accepted(frame) => LogEvent::Accepted(agent, UpFrame::from_wire(frame)?),
+            Event::Ticked(_) => LogEvent::Ticked,
+        };
+        Ok(Self { tick: Tick(entry.tick), event })
+    }
+}
