@@ -10,7 +10,7 @@ mod error;
 mod evidence;
 mod factor;
 mod ids;
-pub mod linear;
+mod linear;
 mod message;
 mod parcel;
 mod random;
@@ -28,6 +28,10 @@ pub use cost::Cost;
 pub use error::*;
 pub use evidence::{Evidence, packed};
 pub use ids::*;
+pub use linear::{
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, Override,
+    Perturbation, ProtocolConfig, SyncLinUcb,
+};
 pub use message::*;
 pub use parcel::{LowRank, Parcel};
 pub use random::{Domain, Seed, Stream};

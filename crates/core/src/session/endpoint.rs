@@ -77,11 +77,13 @@ impl Endpoint {
 
     /// Takes in a frame; perhaps there is an answer.
     pub fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<Option<UpFrame>, ProtocolError> {
-        // Meant for an earlier life, or said in an earlier epoch: void.
-        if frame.incarnation != self.incarnation || frame.epoch < self.epoch {
+        // Meant for an earlier life, or said in an earlier epoch: void. A new epoch begins with its
+        // authoritative snapshot and with nothing else.
+        let new_epoch = frame.epoch > self.epoch;
+        let void = frame.incarnation != self.incarnation || frame.epoch < self.epoch;
+        if void || (new_epoch && frame.message.is_none()) {
             return Ok(None);
         }
-        let new_epoch = self.greeted && frame.epoch > self.epoch;
         let received = if new_epoch { 0 } else { self.received };
         let mut answers = None;
         let is_new = frame.sequence > received;

@@ -89,20 +89,20 @@ impl Hub {
             return Err(ProtocolError::Epoch { expected, got });
         }
         let Some(link) = known.filter(|link| frame.incarnation == link.incarnation) else {
+            // A message in it is sent again once the agent has its answer.
             self.begin_life(from, frame.incarnation, now, &mut step);
-            let first =
-                if frame.epoch == self.epoch { self.accept(from, frame, now)? } else { Step::default() };
-            step.log.extend(first.log);
-            step.frames.extend(first.frames);
+            if frame.epoch < self.epoch {
+                // Whether this life is new or was lost with the end of the log, nobody here can tell.
+                self.welcome_back(from, now, &mut step);
+            }
             self.answer(from, now, true, &mut step);
             return Ok(step);
         };
         if frame.epoch < self.epoch {
-            // The agent speaks to a history that is gone. Say so; introduce it if that is not done.
+            // The agent speaks to a history that is gone. The authoritative snapshot will tell it.
             if !link.acquainted {
                 self.welcome_back(from, now, &mut step);
             }
-            self.answer(from, now, true, &mut step);
             return Ok(step);
         }
         let is_hello = frame.sequence == 0 && frame.acknowledged == 0;
@@ -159,6 +159,7 @@ impl Hub {
             }
             LogEvent::Returned(agent) => self.welcome_back(agent, entry.tick, &mut void),
             LogEvent::Left(agent) => drop(self.leave(agent, entry.tick)),
+            LogEvent::EpochBegan(epoch) => drop(self.begin_epoch(epoch, entry.tick)),
             LogEvent::Accepted(agent, frame) => drop(self.accept(agent, frame, entry.tick)?),
             LogEvent::Ticked => {
                 let outgoing = self.coordinator.tick(entry.tick);
@@ -169,8 +170,8 @@ impl Hub {
     }
 
     /// The log ended early: some of what agents were told never happened. Each agent is introduced again
-    /// when it is heard of next.
-    pub fn begin_epoch(&mut self, epoch: Epoch) {
+    /// when it is heard of next. `epoch` must be one that was never used.
+    pub fn begin_epoch(&mut self, epoch: Epoch, now: Tick) -> Step {
         self.epoch = epoch;
         let agents: Vec<AgentId> = self.links.keys().copied().collect();
         for agent in agents {
@@ -179,6 +180,8 @@ impl Hub {
             link.acquainted = false;
             link.numbered = 0;
         }
+        let log = vec![LogEntry { tick: now, event: LogEvent::EpochBegan(epoch) }];
+        Step { log, frames: Vec::new() }
     }
 
     /// The coordinator inside.

@@ -3,7 +3,7 @@
 use prost::Message;
 
 use crate::error::DecodeError;
-use crate::ids::{AgentId, Incarnation, Tick};
+use crate::ids::{AgentId, Epoch, Incarnation, Tick};
 use crate::session::frame::UpFrame;
 use crate::wire::{self, v1};
 
@@ -29,6 +29,8 @@ pub enum LogEvent {
     Accepted(AgentId, UpFrame),
     /// Time passed and the coordinator acted on it.
     Ticked,
+    /// The end of the log was lost; from here on history goes another way.
+    EpochBegan(Epoch),
 }
 
 impl LogEntry {
@@ -38,10 +40,11 @@ impl LogEntry {
         use v1::log_entry::Event;
         let (agent, event) = match &self.event {
             LogEvent::Joined(agent, incarnation) => (agent.0, Event::Joined(incarnation.0)),
-            LogEvent::Returned(agent) => (agent.0, Event::Returned(v1::Left {})),
+            LogEvent::Returned(agent) => (agent.0, Event::Returned(v1::Returned {})),
             LogEvent::Left(agent) => (agent.0, Event::Left(v1::Left {})),
             LogEvent::Accepted(agent, frame) => (agent.0, Event::Accepted(frame.to_wire())),
             LogEvent::Ticked => (0, Event::Ticked(v1::Ticked {})),
+            LogEvent::EpochBegan(epoch) => (0, Event::EpochBegan(epoch.0)),
         };
         v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
     }
@@ -57,6 +60,7 @@ impl LogEntry {
             Event::Left(_) => LogEvent::Left(agent),
             Event::Accepted(frame) => LogEvent::Accepted(agent, UpFrame::from_wire(frame)?),
             Event::Ticked(_) => LogEvent::Ticked,
+            Event::EpochBegan(epoch) => LogEvent::EpochBegan(Epoch(epoch)),
         };
         Ok(Self { tick: Tick(entry.tick), event })
     }

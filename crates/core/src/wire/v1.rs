@@ -184,7 +184,7 @@ pub struct LogEntry {
     pub agent: u64,
     #[prost(uint64, tag = "2")]
     pub tick: u64,
-    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7")]
+    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8")]
     pub event: ::core::option::Option<log_entry::Event>,
 }
 /// Nested message and enum types in `LogEntry`.
@@ -201,13 +201,19 @@ pub mod log_entry {
         /// Time passed and the coordinator acted on it.
         #[prost(message, tag = "6")]
         Ticked(super::Ticked),
-        /// The agent was there before this history began.
+        /// The agent was there before this epoch began.
         #[prost(message, tag = "7")]
-        Returned(super::Left),
+        Returned(super::Returned),
+        /// The end of the log was lost; this epoch goes on without it.
+        #[prost(uint64, tag = "8")]
+        EpochBegan(u64),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Left {
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Returned {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ticked {

@@ -1,0 +1,106 @@
+//! Watching a simulation: what happened, and the machines as they are right after it.
+
+use posse_core::{Agent, AgentId, Coordinator, Downlink, Incarnation, Uplink};
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// An agent became known to the coordinator.
+    Joined {
+        /// Who.
+        agent: AgentId,
+        /// In which life.
+        incarnation: Incarnation,
+    },
+    /// An agent left for good.
+    Left {
+        /// Who.
+        agent: AgentId,
+    },
+    /// An agent chose an arm.
+    Chose {
+        /// The interaction, counted from 0 over all agents.
+        step: u64,
+        /// Who.
+        agent: AgentId,
+        /// The index of the arm.
+        arm: usize,
+        /// What it is worth less than the best one, in expectation.
+        regret: f64,
+    },
+    /// An agent learned a reward.
+    Learned {
+        /// Who.
+        agent: AgentId,
+        /// The reward.
+        reward: f64,
+    },
+    /// The coordinator took in a message.
+    Up {
+        /// From whom.
+        agent: AgentId,
+        /// In which life it was sent.
+        incarnation: Incarnation,
+        /// What it says.
+        message: &'a Uplink,
+    },
+    /// An agent took in a message.
+    Down {
+        /// Who.
+        agent: AgentId,
+        /// What it says.
+        message: &'a Downlink,
+    },
+    /// An agent is about to crash.
+    Crashing {
+        /// Who.
+        agent: AgentId,
+        /// In which life.
+        incarnation: Incarnation,
+        /// Whether it will come back with what it knew.
+        durable: bool,
+    },
+    /// The coordinator came back from its log.
+    Restarted {
+        /// Whether replaying the log gave the same bits as before. Only asked if nothing was lost.
+        same_bits: bool,
+        /// How many entries at the end of the log were lost.
+        lost: usize,
+    },
+    /// Every message has arrived and nothing is left to send.
+    Quiet,
+}
+
+/// The machines, as they are right after an event.
+pub trait Stage {
+    /// The coordinator.
+    fn coordinator(&self) -> &dyn Coordinator;
+
+    /// An agent, if it is there and running.
+    fn agent(&self, agent: AgentId) -> Option<&dyn Agent>;
+
+    /// The life of an agent.
+    fn incarnation(&self, agent: AgentId) -> Incarnation;
+
+    /// Every agent that is there and running.
+    fn agents(&self) -> Vec<AgentId>;
+}
+
+/// Whoever wants to know.
+pub trait Observer {
+    /// Called after every event.
+    fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage);
+}
+
+/// Nobody wants to know.
+impl Observer for () {
+    fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
+}
+
+impl Observer for [&mut dyn Observer] {
+    fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
+        for observer in self {
+            observer.observe(event, stage);
+        }
+    }
+}

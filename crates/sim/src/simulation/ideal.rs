@@ -1,0 +1,194 @@
+//! The papers' model: every message is delivered, and answered, before the next interaction.
+
+use std::collections::VecDeque;
+
+use posse_core::{
+    Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Placement, Recipient, Uplink,
+    UserId,
+};
+
+use super::population::Population;
+use super::{Cast, RunConfig, RunError};
+use crate::observer::{Event, Observer, Stage};
+use crate::tally::Tally;
+use crate::world::Offer;
+
+/// The only life there is.
+const LIFE: Incarnation = Incarnation(1);
+
+struct Ideal {
+    population: Population,
+    coordinator: Box<dyn Coordinator>,
+    agents: Vec<Option<Box<dyn Agent>>>,
+    /// Agents that the coordinator knows.
+    joined: Vec<bool>,
+    letters: VecDeque<Letter>,
+    tally: Tally,
+}
+
+enum Letter {
+    Up(AgentId, Uplink),
+    Down(AgentId, Downlink),
+}
+
+pub(super) fn run(
+    config: &RunConfig,
+    mut cast: Cast,
+    observer: &mut dyn Observer,
+) -> Result<Tally, RunError> {
+    let count = usize::try_from(config.agents).expect("agents fit in memory");
+    let mut ideal = Ideal {
+        population: config.population(),
+        coordinator: config.algorithm.coordinator(cast.shape)?,
+        agents: std::iter::repeat_with(|| None).take(count).collect(),
+        joined: vec![false; count],
+        letters: VecDeque::new(),
+        tally: Tally::default(),
+    };
+    let communicates = config.algorithm.placement() == Placement::PerAgent;
+    if config.joins_at_start() {
+        for agent in (0..config.agents).map(AgentId) {
+            ideal.enter(agent, &cast)?;
+            ideal.join(agent, observer)?;
+        }
+    }
+    let mut offer = Offer::new();
+    let mut seen = vec![false; count];
+    for step in 0..config.horizon {
+        for agent in cast.arrivals.departures(step) {
+            ideal.leave(agent, observer)?;
+        }
+        let agent = cast.arrivals.agent(step);
+        offer.agent = agent;
+        offer.user = UserId(agent.0);
+        cast.world.offer(step, &mut offer);
+        let learner = ideal.population.learner(agent);
+        ideal.enter(learner, &cast)?;
+        if communicates {
+            ideal.join(learner, observer)?;
+        }
+        if !std::mem::replace(&mut seen[agent.0 as usize], true) {
+            ideal.tally.agents_seen += 1;
+        }
+        ideal.interact(step, learner, &offer, observer)?;
+    }
+    observer.observe(&Event::Quiet, &ideal);
+    Ok(ideal.tally)
+}
+
+impl Ideal {
+    fn enter(&mut self, agent: AgentId, cast: &Cast) -> Result<(), RunError> {
+        let place = &mut self.agents[agent.0 as usize];
+        if place.is_none() {
+            *place = Some(self.population.agent(agent, cast.world.shape(agent))?);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, agent: AgentId, observer: &mut dyn Observer) -> Result<(), RunError> {
+        if std::mem::replace(&mut self.joined[agent.0 as usize], true) {
+            return Ok(());
+        }
+        let outgoing = self.coordinator.join(agent, Entrance::NewLife);
+        observer.observe(&Event::Joined { agent, incarnation: LIFE }, self);
+        self.post(outgoing);
+        self.deliver(observer)
+    }
+
+    fn leave(&mut self, agent: AgentId, observer: &mut dyn Observer) -> Result<(), RunError> {
+        let place = agent.0 as usize;
+        if !std::mem::replace(&mut self.joined[place], false) {
+            return Ok(());
+        }
+        // What it did not share leaves with it.
+        let gone = self.agents[place].take();
+        self.tally.lost_observations += gone.map_or(0, |agent| {
+            let view = agent.inspect();
+            view.buffer.count() + view.withheld
+        });
+        let outgoing = self.coordinator.leave(agent);
+        observer.observe(&Event::Left { agent }, self);
+        self.post(outgoing);
+        self.deliver(observer)
+    }
+
+    fn interact(
+        &mut self,
+        step: u64,
+        agent: AgentId,
+        offer: &Offer,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let refused = |error| RunError::Input { step, error };
+        let machine = self.agents[agent.0 as usize].as_mut().expect("it entered before it acts");
+        let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
+        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
+        self.tally.chose(regret);
+        self.tally.reward += reward;
+        observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret }, self);
+        let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
+        let message = machine.learn(offer.user, offer.arms.row(arm), reward).map_err(refused)?;
+        observer.observe(&Event::Learned { agent: offer.agent, reward }, self);
+        if let Some(message) = message {
+            self.letters.push_back(Letter::Up(agent, message));
+            self.deliver(observer)?;
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, outgoing: Vec<Outgoing>) {
+        for Outgoing { to, message } in outgoing {
+            self.tally.rounds += u64::from(matches!(message, Downlink::Collect { .. }));
+            if let Recipient::Agent(agent) = to {
+                self.letters.push_back(Letter::Down(agent, message));
+                continue;
+            }
+            for agent in (0..self.joined.len()).filter(|&place| self.joined[place]) {
+                let agent = AgentId(agent as u64);
+                if to.includes(agent) {
+                    self.letters.push_back(Letter::Down(agent, message.clone()));
+                }
+            }
+        }
+    }
+
+    /// Delivers everything, including what the deliveries set off.
+    fn deliver(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
+        while let Some(letter) = self.letters.pop_front() {
+            match letter {
+                Letter::Up(agent, message) => {
+                    self.tally.sent_up(&message);
+                    let outgoing = self.coordinator.receive(agent, message.clone())?;
+                    observer.observe(&Event::Up { agent, incarnation: LIFE, message: &message }, self);
+                    self.post(outgoing);
+                }
+                Letter::Down(agent, message) => {
+                    self.tally.sent_down(&message);
+                    let Some(machine) = &mut self.agents[agent.0 as usize] else { continue };
+                    let answer = machine.receive(message.clone())?;
+                    observer.observe(&Event::Down { agent, message: &message }, self);
+                    self.letters.extend(answer.map(|answer| Letter::Up(agent, answer)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage for Ideal {
+    fn coordinator(&self) -> &dyn Coordinator {
+        &*self.coordinator
+    }
+
+    fn agent(&self, agent: AgentId) -> Option<&dyn Agent> {
+        self.agents.get(agent.0 as usize)?.as_deref()
+    }
+
+    fn incarnation(&self, _agent: AgentId) -> Incarnation {
+        LIFE
+    }
+
+    fn agents(&self) -> Vec<AgentId> {
+        (0..self.agents.len() as u64).map(AgentId).filter(|&agent| self.agent(agent).is_some()).collect()
+    }
+}

@@ -1,0 +1,378 @@
+//! The same machines over links with a mind of their own: sessions, virtual time, crashes and restarts.
+
+use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, LogEvent, Step, UpFrame};
+use posse_core::{
+    Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Seed, Shape, Stream, Tick, UserId,
+};
+
+use super::population::Population;
+use super::queue::Queue;
+use super::{Cast, RunConfig, RunError};
+use crate::network::{FaultConfig, Links, microseconds};
+use crate::observer::{Event, Observer, Stage};
+use crate::tally::Tally;
+use crate::world::Offer;
+
+/// What is going to happen.
+enum Due {
+    Interaction(u64),
+    Reward {
+        agent: AgentId,
+        features: Vec<f64>,
+        reward: f64,
+    },
+    Up(AgentId, UpFrame),
+    Down(AgentId, DownFrame),
+    /// Something at an agent may have to be sent again.
+    AgentTimer(AgentId),
+    /// Something at the coordinator may have to be sent again, or a round may be over.
+    HubTimer,
+    /// A crashed agent comes back.
+    Return(AgentId),
+}
+
+struct Linked {
+    config: RunConfig,
+    population: Population,
+    shape: Shape,
+    hub: Hub,
+    log: Vec<LogEntry>,
+    places: Vec<Place>,
+    queue: Queue<Due>,
+    hub_timer: Option<Tick>,
+    up: Links,
+    down: Links,
+    faults: FaultConfig,
+    tally: Tally,
+}
+
+/// Where an agent lives.
+struct Place {
+    endpoint: Option<Endpoint>,
+    /// What a crashed agent left on its disk.
+    saved: Option<Vec<u8>>,
+    incarnation: Incarnation,
+    timer: Option<Tick>,
+    seen: bool,
+}
+
+pub(super) fn run(
+    config: &RunConfig,
+    mut cast: Cast,
+    observer: &mut dyn Observer,
+) -> Result<Tally, RunError> {
+    let resend = config.network.resend_after();
+    let place =
+        || Place { endpoint: None, saved: None, incarnation: Incarnation(0), timer: None, seen: false };
+    let link = config.network.link();
+    let mut linked = Linked {
+        config: config.clone(),
+        population: config.population(),
+        shape: cast.shape,
+        hub: Hub::new(config.algorithm.coordinator(cast.shape)?, resend),
+        log: Vec::new(),
+        places: std::iter::repeat_with(place).take(config.agents as usize).collect(),
+        queue: Queue::new(),
+        hub_timer: None,
+        up: Links::new(link.clone(), config.seed, "link-up"),
+        down: Links::new(link, config.seed, "link-down"),
+        faults: config.faults.clone(),
+        tally: Tally::default(),
+    };
+    if config.joins_at_start() {
+        for agent in (0..config.agents).map(AgentId) {
+            linked.enter(agent, &cast, Tick(0))?;
+        }
+    }
+    linked.queue.push(Tick(0), Due::Interaction(0));
+    let mut offer = Offer::new();
+    while let Some((now, due)) = linked.queue.pop() {
+        match due {
+            Due::Interaction(step) => linked.interact(step, now, &mut cast, &mut offer, observer)?,
+            Due::Reward { agent, features, reward } => {
+                linked.learn(agent, &features, reward, now, &cast, observer)?;
+            }
+            Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
+            Due::Down(agent, frame) => linked.at_agent(agent, frame, now, observer)?,
+            Due::AgentTimer(agent) => linked.agent_timer(agent, now),
+            Due::HubTimer => linked.tick_hub(now, observer),
+            Due::Return(agent) => linked.enter(agent, &cast, now)?,
+        }
+    }
+    observer.observe(&Event::Quiet, &linked);
+    Ok(linked.tally)
+}
+
+impl Linked {
+    /// Brings an agent in, or back, if it is not there.
+    fn enter(&mut self, agent: AgentId, cast: &Cast, now: Tick) -> Result<(), RunError> {
+        let place = &mut self.places[agent.0 as usize];
+        if place.endpoint.is_some() {
+            return Ok(());
+        }
+        let machine = self.population.agent(agent, cast.world.shape(agent))?;
+        let resend = self.config.network.resend_after();
+        if let Some(saved) = place.saved.take() {
+            let mut endpoint = Endpoint::new(agent, place.incarnation, machine, resend);
+            endpoint.restore(&saved).expect("an endpoint restores what it saved");
+            place.endpoint = Some(endpoint);
+            self.agent_timer(agent, now);
+        } else {
+            place.incarnation = Incarnation(place.incarnation.0 + 1);
+            let mut endpoint = Endpoint::new(agent, place.incarnation, machine, resend);
+            let hello = endpoint.hello(now);
+            place.endpoint = Some(endpoint);
+            self.send_up(agent, Some(hello), now);
+        }
+        Ok(())
+    }
+
+    fn interact(
+        &mut self,
+        step: u64,
+        now: Tick,
+        cast: &mut Cast,
+        offer: &mut Offer,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        for agent in cast.arrivals.departures(step) {
+            self.leave(agent, now, observer);
+        }
+        self.go_wrong(step, now, observer)?;
+        let agent = cast.arrivals.agent(step);
+        self.enter(agent, cast, now)?;
+        (offer.agent, offer.user) = (agent, UserId(agent.0));
+        cast.world.offer(step, offer);
+        let place = &mut self.places[agent.0 as usize];
+        self.tally.agents_seen += u64::from(!std::mem::replace(&mut place.seen, true));
+        let endpoint = place.endpoint.as_mut().expect("it entered");
+        let arm =
+            endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
+        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
+        self.tally.chose(regret);
+        observer.observe(&Event::Chose { step, agent, arm, regret }, self);
+        let features = offer.arms.row(arm).to_vec();
+        let after = microseconds(self.config.network.reward_delay);
+        if after == 0 {
+            self.learn(agent, &features, reward, now, cast, observer)?;
+        } else {
+            self.queue.push(now.after(after), Due::Reward { agent, features, reward });
+        }
+        if step + 1 < self.config.horizon {
+            let next = now.after(microseconds(self.config.network.interval).max(1));
+            self.queue.push(next, Due::Interaction(step + 1));
+        } else {
+            // Interactions are over: links heal, and everything that is still to be said arrives.
+            self.up.model = self.up.model.healed();
+            self.down.model = self.down.model.healed();
+            self.faults = FaultConfig::default();
+            for agent in (0..self.config.agents).map(AgentId) {
+                if self.places[agent.0 as usize].saved.is_some() {
+                    self.enter(agent, cast, now)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(
+        &mut self,
+        agent: AgentId,
+        features: &[f64],
+        reward: f64,
+        now: Tick,
+        cast: &Cast,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        // A reward for an agent that is away brings it back, as an interaction does.
+        self.enter(agent, cast, now)?;
+        let endpoint = self.places[agent.0 as usize].endpoint.as_mut().expect("it entered");
+        let frame = endpoint
+            .learn(UserId(agent.0), features, reward, now)
+            .map_err(|error| RunError::Input { step: self.tally.interactions, error })?;
+        self.tally.reward += reward;
+        observer.observe(&Event::Learned { agent, reward }, self);
+        self.send_up(agent, frame, now);
+        Ok(())
+    }
+
+    fn leave(&mut self, agent: AgentId, now: Tick, observer: &mut dyn Observer) {
+        let place = &mut self.places[agent.0 as usize];
+        place.saved = None;
+        if let Some(endpoint) = place.endpoint.take() {
+            let view = endpoint.agent().inspect();
+            self.tally.lost_observations += view.buffer.count() + view.withheld;
+        }
+        let step = self.hub.leave(agent, now);
+        observer.observe(&Event::Left { agent }, self);
+        self.follow(step, now);
+    }
+
+    fn at_hub(
+        &mut self,
+        agent: AgentId,
+        frame: UpFrame,
+        now: Tick,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let step = self.hub.receive(agent, frame, now)?;
+        for entry in &step.log {
+            match &entry.event {
+                LogEvent::Joined(agent, incarnation) => {
+                    let event = Event::Joined { agent: *agent, incarnation: *incarnation };
+                    observer.observe(&event, self);
+                }
+                LogEvent::Accepted(agent, UpFrame { incarnation, message: Some(message), .. }) => {
+                    let event = Event::Up { agent: *agent, incarnation: *incarnation, message };
+                    observer.observe(&event, self);
+                }
+                _ => {}
+            }
+        }
+        self.follow(step, now);
+        Ok(())
+    }
+
+    fn at_agent(
+        &mut self,
+        agent: AgentId,
+        frame: DownFrame,
+        now: Tick,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        // What reaches an agent that is away is lost.
+        let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
+        let message = frame.message.clone();
+        let answer = endpoint.receive(frame, now)?;
+        if let Some(message) = &message {
+            observer.observe(&Event::Down { agent, message }, self);
+        }
+        self.send_up(agent, answer, now);
+        Ok(())
+    }
+
+    fn agent_timer(&mut self, agent: AgentId, now: Tick) {
+        let place = &mut self.places[agent.0 as usize];
+        place.timer = place.timer.filter(|at| *at > now);
+        let frame = place.endpoint.as_mut().and_then(|endpoint| endpoint.tick(now));
+        self.send_up(agent, frame, now);
+    }
+
+    fn tick_hub(&mut self, now: Tick, _observer: &mut dyn Observer) {
+        self.hub_timer = self.hub_timer.filter(|at| *at > now);
+        let step = self.hub.tick(now);
+        self.follow(step, now);
+    }
+
+    /// Keeps what a hub wants kept, then sends what it wants sent.
+    fn follow(&mut self, step: Step, now: Tick) {
+        self.log.extend(step.log);
+        for (agent, frame) in step.frames {
+            if let Some(Downlink::Collect { .. }) = frame.message {
+                self.count_round(&frame);
+            }
+            self.tally.down.add(frame.cost());
+            for at in self.down.arrivals(agent, now) {
+                self.queue.push(at, Due::Down(agent, frame.clone()));
+            }
+        }
+        if let Some(deadline) = self.hub.deadline().filter(|at| self.hub_timer.is_none_or(|set| *at < set)) {
+            self.hub_timer = Some(deadline);
+            self.queue.push(deadline.max(now), Due::HubTimer);
+        }
+    }
+
+    /// A round is counted when its number is first heard.
+    fn count_round(&mut self, frame: &DownFrame) {
+        if let Some(Downlink::Collect { round }) = frame.message {
+            self.tally.rounds = self.tally.rounds.max(round.0);
+        }
+    }
+
+    fn send_up(&mut self, agent: AgentId, frame: Option<UpFrame>, now: Tick) {
+        if let Some(frame) = frame {
+            self.tally.up.add(frame.cost());
+            for at in self.up.arrivals(agent, now) {
+                self.queue.push(at, Due::Up(agent, frame.clone()));
+            }
+        }
+        let place = &mut self.places[agent.0 as usize];
+        let deadline = place.endpoint.as_ref().and_then(Endpoint::deadline);
+        if let Some(deadline) = deadline.filter(|at| place.timer.is_none_or(|set| *at < set)) {
+            place.timer = Some(deadline);
+            self.queue.push(deadline.max(now), Due::AgentTimer(agent));
+        }
+    }
+
+    /// Lets go wrong what is to go wrong before this interaction.
+    fn go_wrong(&mut self, step: u64, now: Tick, observer: &mut dyn Observer) -> Result<(), RunError> {
+        if self.faults.is_empty() {
+            return Ok(());
+        }
+        let mut stream: Stream = Seed(self.config.seed.0).stream("faults", 0, step);
+        if stream.uniform() < self.faults.agent_crash {
+            let agent = AgentId(stream.below(self.config.agents));
+            let durable = stream.uniform() >= self.faults.volatile;
+            self.crash(agent, durable, now, observer);
+        }
+        if stream.uniform() < self.faults.coordinator_restart {
+            self.restart_coordinator(now, observer)?;
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self, agent: AgentId, durable: bool, now: Tick, observer: &mut dyn Observer) {
+        let place = &self.places[agent.0 as usize];
+        let Some(endpoint) = &place.endpoint else { return };
+        let view = endpoint.agent().inspect();
+        if !durable {
+            self.tally.lost_observations += view.buffer.count() + view.withheld;
+        }
+        let saved = durable.then(|| endpoint.save());
+        observer.observe(&Event::Crashing { agent, incarnation: place.incarnation, durable }, self);
+        let place = &mut self.places[agent.0 as usize];
+        place.endpoint = None;
+        place.saved = saved;
+        self.queue.push(now.after(microseconds(self.faults.downtime)), Due::Return(agent));
+    }
+
+    /// The coordinator comes back from its log, perhaps without the end of it.
+    fn restart_coordinator(&mut self, now: Tick, observer: &mut dyn Observer) -> Result<(), RunError> {
+        let lost = (self.faults.lost_entries as usize).min(self.log.len());
+        self.log.truncate(self.log.len() - lost);
+        let before = self.hub.coordinator().save();
+        let epoch = self.hub.epoch();
+        let coordinator = self.config.algorithm.coordinator(self.shape)?;
+        let mut hub = Hub::new(coordinator, self.config.network.resend_after());
+        for entry in &self.log {
+            // Through bytes, as from a disk.
+            let entry = LogEntry::decode(&entry.encode()).expect("a log reads back");
+            hub.replay(entry)?;
+        }
+        let same_bits = lost > 0 || hub.coordinator().save() == before;
+        let step = if lost > 0 { hub.begin_epoch(Epoch(epoch.0 + 1), now) } else { Step::default() };
+        self.hub = hub;
+        self.hub_timer = None;
+        observer.observe(&Event::Restarted { same_bits, lost }, self);
+        self.follow(step, now);
+        Ok(())
+    }
+}
+
+impl Stage for Linked {
+    fn coordinator(&self) -> &dyn Coordinator {
+        self.hub.coordinator()
+    }
+
+    fn agent(&self, agent: AgentId) -> Option<&dyn Agent> {
+        self.places.get(agent.0 as usize)?.endpoint.as_ref().map(Endpoint::agent)
+    }
+
+    fn incarnation(&self, agent: AgentId) -> Incarnation {
+        self.places.get(agent.0 as usize).map_or(Incarnation(0), |place| place.incarnation)
+    }
+
+    fn agents(&self) -> Vec<AgentId> {
+        (0..self.places.len() as u64).map(AgentId).filter(|&agent| self.agent(agent).is_some()).collect()
+    }
+}

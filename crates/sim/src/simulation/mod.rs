@@ -1,0 +1,121 @@
+//! The simulator: a world, an algorithm and a network, run to the end in virtual time on one thread.
+
+mod ideal;
+mod linked;
+mod population;
+mod queue;
+
+use posse_core::{
+    Algorithm, ConfigError, Federation, InputError, JoinPolicy, Placement, ProtocolError, Seed, Shape,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::network::{FaultConfig, NetworkConfig};
+use crate::observer::Observer;
+use crate::tally::Tally;
+use crate::world::{ArrivalConfig, Arrivals, World, WorldConfig};
+use population::Population;
+
+/// Everything that determines a run. The same configuration gives the same bits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunConfig {
+    /// The master seed.
+    pub seed: Seed,
+    /// How many agents there are.
+    pub agents: u64,
+    /// How many interactions there are, over all agents.
+    pub horizon: u64,
+    /// What is offered.
+    #[serde(rename = "environment")]
+    pub world: WorldConfig,
+    /// Who is next.
+    pub arrival: ArrivalConfig,
+    /// How messages travel.
+    pub network: NetworkConfig,
+    /// What goes wrong with machines.
+    pub faults: FaultConfig,
+    /// Who learns, and how.
+    pub algorithm: Algorithm,
+}
+
+/// A run that could not start or go on.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A setting is out of range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An agent refused what the world offered.
+    #[error("interaction {step}: {error}")]
+    Input {
+        /// Which interaction.
+        step: u64,
+        /// Why.
+        error: InputError,
+    },
+    /// A machine refused what another one said: a bug in one of them.
+    #[error("the machines disagree: {0}")]
+    Protocol(#[from] ProtocolError),
+}
+
+impl RunConfig {
+    /// Checks every setting without running anything.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.prepare().map(drop)
+    }
+
+    /// Runs to the end.
+    pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        let cast = self.prepare()?;
+        if self.network.is_ideal() && self.faults.is_empty() {
+            ideal::run(self, cast, observer)
+        } else {
+            linked::run(self, cast, observer)
+        }
+    }
+
+    fn prepare(&self) -> Result<Cast, ConfigError> {
+        if self.horizon == 0 {
+            return Err(ConfigError::new("horizon", 0, "it must be at least 1"));
+        }
+        let world = self.world.build(self.agents, self.seed)?;
+        let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
+        self.network.check()?;
+        self.faults.check()?;
+        let shapes = || (0..self.agents).map(|agent| world.shape(posse_core::AgentId(agent)));
+        let first = world.shape(posse_core::AgentId(0));
+        self.algorithm.check(first)?;
+        if !self.algorithm.takes_local_features() && shapes().any(|shape| shape != first) {
+            let allowed = "agents with different numbers of features need async-lin-ucb-am or lin-ucb";
+            return Err(ConfigError::new("name", self.algorithm.name(), allowed));
+        }
+        let central = self.algorithm.placement() == Placement::Central;
+        let separate = self.network != NetworkConfig::default() || !self.faults.is_empty();
+        if central && separate {
+            let allowed = "a central learner has no network: leave out [network] and [faults]";
+            return Err(ConfigError::new("name", self.algorithm.name(), allowed));
+        }
+        Ok(Cast { world, arrivals, shape: first })
+    }
+
+    fn federation(&self) -> Federation {
+        Federation { agents: self.agents, horizon: self.horizon, seed: self.seed }
+    }
+
+    fn population(&self) -> Population {
+        Population::new(self.algorithm.clone(), self.federation())
+    }
+
+    fn joins_at_start(&self) -> bool {
+        self.algorithm.join_policy() == JoinPolicy::Eager
+    }
+}
+
+/// Who and what a run needs.
+struct Cast {
+    world: Box<dyn World>,
+    arrivals: Box<dyn Arrivals>,
+    /// The arms' shape as the coordinator sees it.
+    shape: Shape,
+}

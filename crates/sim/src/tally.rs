@@ -1,0 +1,46 @@
+//! What a run adds up to.
+
+use posse_core::{Cost, Downlink, Uplink};
+use serde::{Deserialize, Serialize};
+
+/// Regret, reward and the cost of communication in both directions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Interactions so far.
+    pub interactions: u64,
+    /// Σ over interactions of the best arm's mean minus the chosen arm's.
+    pub regret: f64,
+    /// Σ of rewards received.
+    pub reward: f64,
+    /// From agents to the coordinator.
+    pub up: Cost,
+    /// From the coordinator to agents.
+    pub down: Cost,
+    /// Synchronous rounds begun.
+    pub rounds: u64,
+    /// Agents that acted at least once.
+    pub agents_seen: u64,
+    /// Observations that were lost with the state of crashed agents.
+    pub lost_observations: u64,
+}
+
+impl Tally {
+    /// Messages with statistics, both ways: the communication cost of the linear papers.
+    #[must_use]
+    pub const fn messages(&self) -> u64 {
+        self.up.messages + self.down.messages
+    }
+
+    pub(crate) fn chose(&mut self, regret: f64) {
+        self.interactions += 1;
+        self.regret += regret;
+    }
+
+    pub(crate) fn sent_up(&mut self, message: &Uplink) {
+        self.up.add(message.cost());
+    }
+
+    pub(crate) fn sent_down(&mut self, message: &Downlink) {
+        self.down.add(message.cost());
+    }
+}
