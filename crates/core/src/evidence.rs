@@ -45,8 +45,9 @@ impl Evidence {
         if !self.gram.iter().chain(&self.moment).all(|v| v.is_finite()) {
             return Err(ProtocolError::Evidence("not all numbers are finite"));
         }
-        if self.count == 0 && self.gram.iter().chain(&self.moment).any(|&v| v != 0.0) {
-            return Err(ProtocolError::Evidence("numbers without observations"));
+        if self.count == 0 {
+            let nothing = self.gram.iter().chain(&self.moment).all(|&v| v == 0.0);
+            return nothing.then_some(()).ok_or(ProtocolError::Evidence("numbers without observations"));
         }
         let diagonal = |i: usize| self.gram[packed(i) + i];
         for i in 0..d {

@@ -166,7 +166,18 @@ impl Factor {
 
     /// ln det V(λ), from the diagonal.
     pub(crate) fn ln_det(&self) -> f64 {
-        2.0 * (0..self.dimension).map(|j| libm::log(self.entry(j, j))).sum::<f64>()
+        // The logarithm of products of many entries: logarithms are dear, and were half of a refresh.
+        let (mut sum, mut product) = (0.0, 1.0);
+        for j in 0..self.dimension {
+            let next = product * self.entry(j, j);
+            if (1e-150..1e150).contains(&next) {
+                product = next;
+            } else {
+                sum += libm::log(product);
+                product = self.entry(j, j);
+            }
+        }
+        2.0 * (sum + libm::log(product))
     }
 
     /// z = U⁻ᵀx, in place.

@@ -80,6 +80,17 @@ impl Parcel {
         }
     }
 
+    /// Whether there is nothing inside.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Dense(evidence) => evidence.is_empty() && evidence.check().is_ok(),
+            Self::LowRank(parcel) => {
+                parcel.count == 0 && parcel.pivots.is_empty() && parcel.moment.iter().all(|&v| v == 0.0)
+            }
+        }
+    }
+
     /// Scalars of the matrix and the vector as they travel.
     #[must_use]
     pub fn scalars(&self) -> u64 {

@@ -218,15 +218,15 @@ impl Rounds {
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
         }
-        let part = part.unwrap();
-        part.check()?;
         let (round_open, unknown) = (self.round, ProtocolError::Round(round));
         let open = self.open.as_mut().filter(|_| round == round_open).ok_or(unknown.clone())?;
         if !open.waiting.contains(&from) {
             return Err(unknown);
         }
-        // Most parts of a large round are empty; only what adds something can spoil the sum.
-        if !part.is_empty() {
+        // Most parts of a large round are empty.
+        if !part.is_nothing() {
+            let part = part.unwrap();
+            part.check()?;
             let mut sum = open.sum.clone();
             sum.add(&part);
             if !sum.is_finite() {

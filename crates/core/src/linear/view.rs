@@ -68,9 +68,11 @@ impl View {
     pub(crate) fn freeze(&mut self) -> Parcel {
         self.unfreeze();
         let parcel = Parcel::wrap(&self.buffer);
-        // What the other side will hold after unwrapping, bit for bit.
-        self.in_flight = Some(parcel.unwrap());
-        self.buffer.clear();
+        if !self.buffer.is_empty() {
+            // What the other side will hold after unwrapping, bit for bit.
+            self.in_flight = Some(parcel.unwrap());
+            self.buffer.clear();
+        }
         self.fresh_information = 0.0;
         parcel
     }
