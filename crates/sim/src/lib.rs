@@ -1,12 +1,14 @@
 //! posse sim.
 #![forbid(unsafe_code)]
 
+mod invariants;
 pub mod network;
 mod observer;
 mod simulation;
 mod tally;
 pub mod world;
 
+pub use invariants::Invariants;
 pub use observer::{Event, Observer, Stage};
 pub use simulation::{RunConfig, RunError};
 pub use tally::Tally;

@@ -1,6 +1,6 @@
 //! Sync-LinUCB, also known as DisLinUCB: when one agent has learned enough, everybody shares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
@@ -76,7 +76,7 @@ impl SyncLinUcb {
             version: Version(0),
             evidence: Arc::new(Evidence::none(dimension)),
             model: self.model.model(dimension),
-            agents: BTreeSet::new(),
+            agents: BTreeMap::new(),
             round: RoundId(0),
             open: None,
             now: Tick(0),
@@ -129,10 +129,11 @@ impl Agent for SyncAgent {
                 self.requested = false;
                 Ok(None)
             }
-            Downlink::Snapshot(Snapshot { authoritative, version, information, evidence, .. }) => {
+            Downlink::Snapshot(Snapshot { authoritative, version, contains, information, evidence }) => {
                 if authoritative {
-                    // Rounds of a lost history are over; what was frozen for them is unsent.
-                    let fate = InFlight::Unsent;
+                    // Rounds of a lost history are over; what was frozen for them is unsent, unless the
+                    // round is in what is left.
+                    let fate = if contains >= self.round.0 { InFlight::Arrived } else { InFlight::Unsent };
                     self.view.replace_base(version, &evidence, Some(information), fate)?;
                     self.requested = false;
                     self.round = RoundId(0);
@@ -182,7 +183,8 @@ pub(crate) struct Rounds {
     version: Version,
     evidence: Arc<Evidence>,
     model: Ridge,
-    agents: BTreeSet<AgentId>,
+    /// Who takes part, and the last round each was included in.
+    agents: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<Open>,
     now: Tick,
@@ -205,7 +207,7 @@ impl Rounds {
         self.round = RoundId(self.round.0 + 1);
         self.open = Some(Open {
             opened: self.now,
-            waiting: self.agents.clone(),
+            waiting: self.agents.keys().copied().collect(),
             included: BTreeSet::new(),
             sum: Evidence::clone(&self.evidence),
         });
@@ -245,6 +247,9 @@ impl Rounds {
         self.model.refresh([&open.sum].into_iter()).expect("every part was checked with the sum so far");
         self.evidence = Arc::new(open.sum);
         self.version = self.version.next();
+        for agent in &open.included {
+            self.agents.entry(*agent).and_modify(|last| *last = self.round);
+        }
         let commit = |included| Downlink::Commit {
             round: self.round,
             included,
@@ -254,14 +259,14 @@ impl Rounds {
         if open.included.len() == self.agents.len() {
             return vec![Outgoing::to_everyone(commit(true))];
         }
-        self.agents.iter().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
+        self.agents.keys().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
     }
 
-    fn snapshot(&self, authoritative: bool) -> Downlink {
+    fn snapshot(&self, agent: AgentId, authoritative: bool) -> Downlink {
         Downlink::Snapshot(Snapshot {
             authoritative,
             version: self.version,
-            contains: 0,
+            contains: self.agents.get(&agent).map_or(0, |round| round.0),
             information: self.model.information(),
             evidence: Arc::clone(&self.evidence),
         })
@@ -271,7 +276,8 @@ impl Rounds {
 impl Coordinator for Rounds {
     fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
-        let known = !self.agents.insert(agent);
+        let known = self.agents.contains_key(&agent);
+        self.agents.entry(agent).or_default();
         // A new life does not answer for the old one.
         if let Some(open) = &mut self.open {
             open.waiting.remove(&agent);
@@ -279,9 +285,15 @@ impl Coordinator for Rounds {
         let pull = known || self.join == JoinPolicy::PullOnJoin;
         let returning = entrance == Entrance::Returning;
         if returning || (pull && self.version > Version(0)) {
-            outgoing.push(Outgoing::to(agent, self.snapshot(returning)));
+            outgoing.push(Outgoing::to(agent, self.snapshot(agent, returning)));
         }
-        outgoing.extend(self.finish_if_complete());
+        // A returning agent has taken back what it gave to an open round: collect that round anew.
+        let taken_back = |open: &mut Open| returning && open.included.contains(&agent);
+        if self.open.take_if(taken_back).is_some() {
+            outgoing.extend(self.start());
+        } else {
+            outgoing.extend(self.finish_if_complete());
+        }
         outgoing
     }
 
@@ -294,7 +306,7 @@ impl Coordinator for Rounds {
     }
 
     fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
-        if !self.agents.contains(&from) {
+        if !self.agents.contains_key(&from) {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
@@ -338,16 +350,17 @@ impl Coordinator for Rounds {
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         let information = self.model.information();
-        self.agents.contains(&agent).then_some(AgentStanding {
-            uploads: 0,
-            version: self.version,
-            information,
-        })
+        let uploads = self.agents.get(&agent)?.0;
+        Some(AgentStanding { uploads, version: self.version, information })
     }
 
     fn save(&self) -> Vec<u8> {
         let ids = |set: &BTreeSet<AgentId>| set.iter().map(|a| a.0).collect::<Vec<_>>();
-        let roster = self.agents.iter().map(|a| v1::RosterEntry { agent: a.0, ..Default::default() });
+        let roster = self.agents.iter().map(|(agent, round)| v1::RosterEntry {
+            agent: agent.0,
+            uploads: round.0,
+            ..Default::default()
+        });
         let mut state = v1::CoordinatorState {
             version: self.version.0,
             evidence: Some(wire::evidence_to_wire(&self.evidence)),
@@ -392,7 +405,8 @@ impl Coordinator for Rounds {
         self.model.restore(&state.model.unwrap_or_default())?;
         self.version = Version(state.version);
         self.evidence = Arc::new(shared);
-        self.agents = state.roster.iter().map(|entry| AgentId(entry.agent)).collect();
+        self.agents =
+            state.roster.iter().map(|entry| (AgentId(entry.agent), RoundId(entry.uploads))).collect();
         self.round = RoundId(state.round);
         self.open = open;
         self.now = Tick(state.now);

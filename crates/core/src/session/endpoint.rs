@@ -77,12 +77,15 @@ impl Endpoint {
 
     /// Takes in a frame; perhaps there is an answer.
     pub fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<Option<UpFrame>, ProtocolError> {
-        // Meant for an earlier life, or said in an earlier epoch: void. A new epoch begins with its
-        // authoritative snapshot and with nothing else.
-        let new_epoch = frame.epoch > self.epoch;
-        let void = frame.incarnation != self.incarnation || frame.epoch < self.epoch;
-        if void || (new_epoch && frame.message.is_none()) {
+        // Said in an earlier epoch, or of a life that has not begun: void.
+        if frame.epoch < self.epoch || frame.incarnation > self.incarnation {
             return Ok(None);
+        }
+        // A coordinator that knows only an earlier life, or that reminds of a new epoch, is told who is
+        // here. The epoch itself begins with its authoritative snapshot and with nothing else.
+        let new_epoch = frame.epoch > self.epoch;
+        if frame.incarnation < self.incarnation || (new_epoch && frame.message.is_none()) {
+            return Ok(Some(self.bare()));
         }
         let received = if new_epoch { 0 } else { self.received };
         let mut answers = None;

@@ -134,6 +134,12 @@ impl Hub {
         }
         while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, agent));
+            if self.links.get(&agent).is_some_and(|link| !link.acquainted) {
+                // Until it answers, remind the agent that there is a new epoch to hear of.
+                step.frames.push((agent, self.bare(agent)));
+                self.timers.insert((now.after(self.resend_after), agent));
+                continue;
+            }
             if let Some(queue) = self.queues.get_mut(&agent) {
                 queue.in_flight = None;
             }
@@ -160,7 +166,11 @@ impl Hub {
             LogEvent::Returned(agent) => self.welcome_back(agent, entry.tick, &mut void),
             LogEvent::Left(agent) => drop(self.leave(agent, entry.tick)),
             LogEvent::EpochBegan(epoch) => drop(self.begin_epoch(epoch, entry.tick)),
-            LogEvent::Accepted(agent, frame) => drop(self.accept(agent, frame, entry.tick)?),
+            LogEvent::Accepted(agent, frame) => {
+                self.accept(agent, frame, entry.tick)?;
+                // An acknowledgement in it may have freed the link for what waits.
+                self.send_next(agent, entry.tick, &mut void);
+            }
             LogEvent::Ticked => {
                 let outgoing = self.coordinator.tick(entry.tick);
                 self.enqueue(outgoing, entry.tick, &mut void);
@@ -169,8 +179,8 @@ impl Hub {
         Ok(())
     }
 
-    /// The log ended early: some of what agents were told never happened. Each agent is introduced again
-    /// when it is heard of next. `epoch` must be one that was never used.
+    /// The log ended early: some of what agents were told never happened. Each agent is reminded until it
+    /// is heard of, and then introduced again. `epoch` must be one that was never used.
     pub fn begin_epoch(&mut self, epoch: Epoch, now: Tick) -> Step {
         self.epoch = epoch;
         let agents: Vec<AgentId> = self.links.keys().copied().collect();
@@ -179,6 +189,7 @@ impl Hub {
             let link = self.links.get_mut(&agent).expect("it was just listed");
             link.acquainted = false;
             link.numbered = 0;
+            self.timers.insert((now, agent));
         }
         let log = vec![LogEntry { tick: now, event: LogEvent::EpochBegan(epoch) }];
         Step { log, frames: Vec::new() }
@@ -268,7 +279,9 @@ impl Hub {
     }
 
     fn welcome_back(&mut self, agent: AgentId, now: Tick, step: &mut Step) {
+        // Nothing may reach the agent before the authoritative snapshot.
         self.drop_queue(agent);
+        step.frames.retain(|(to, _)| *to != agent);
         if let Some(link) = self.links.get_mut(&agent) {
             link.acquainted = true;
         }

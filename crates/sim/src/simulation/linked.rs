@@ -60,6 +60,7 @@ pub(super) fn run(
     config: &RunConfig,
     mut cast: Cast,
     observer: &mut dyn Observer,
+    planted_bug: bool,
 ) -> Result<Tally, RunError> {
     let resend = config.network.resend_after();
     let place =
@@ -79,6 +80,10 @@ pub(super) fn run(
         faults: config.faults.clone(),
         tally: Tally::default(),
     };
+    if planted_bug {
+        #[cfg(feature = "planted-bug")]
+        linked.hub.count_repetitions();
+    }
     if config.joins_at_start() {
         for agent in (0..config.agents).map(AgentId) {
             linked.enter(agent, &cast, Tick(0))?;

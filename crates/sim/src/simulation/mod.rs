@@ -71,8 +71,14 @@ impl RunConfig {
         if self.network.is_ideal() && self.faults.is_empty() {
             ideal::run(self, cast, observer)
         } else {
-            linked::run(self, cast, observer)
+            linked::run(self, cast, observer, false)
         }
+    }
+
+    /// Runs with a coordinator that counts repeated uploads twice: would anybody notice?
+    #[cfg(feature = "planted-bug")]
+    pub fn run_with_planted_bug(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        linked::run(self, self.prepare()?, observer, true)
     }
 
     fn prepare(&self) -> Result<Cast, ConfigError> {

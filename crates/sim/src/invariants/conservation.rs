@@ -1,0 +1,189 @@
+//! Evidence is conserved: nothing is counted twice and nothing is lost but what crashes took (INV-2).
+
+use std::collections::BTreeMap;
+
+use posse_core::{AgentId, AgentView, Algorithm, Evidence, Incarnation, Uplink};
+
+use super::Invariant;
+use crate::observer::{Event, Stage};
+
+pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
+    match algorithm {
+        Algorithm::SyncLinUcb(_) => Box::new(Rounds::default()),
+        _ => Box::new(Uploads::default()),
+    }
+}
+
+/// For uploads: the coordinator has exactly what it accepted, and each agent has exactly what it learned
+/// and the coordinator has not.
+#[derive(Default)]
+struct Uploads {
+    /// Every accepted upload, in order.
+    accepted: Vec<Accepted>,
+    /// Observations by agent and life.
+    learned: BTreeMap<(AgentId, Incarnation), u64>,
+    /// Observations that were confirmed and then lost with the end of the log.
+    lost: BTreeMap<(AgentId, Incarnation), u64>,
+    /// Observations of an upload that the log lost while it was in flight: sent again, unless a message
+    /// from before the loss confirms it.
+    limbo: BTreeMap<(AgentId, Incarnation), u64>,
+    /// Uploads in flight of agents that are away and will come back.
+    asleep: BTreeMap<AgentId, Option<u64>>,
+}
+
+struct Accepted {
+    life: (AgentId, Incarnation),
+    number: u64,
+    evidence: Evidence,
+}
+
+impl Uploads {
+    /// The end of the log is gone, and with it the last uploads.
+    fn forget(&mut self, stage: &dyn Stage) {
+        let left = stage.coordinator().inspect().evidence.count();
+        let mut total: u64 = self.accepted.iter().map(|upload| upload.evidence.count()).sum();
+        while let Some(gone) = self.accepted.pop_if(|_| total > left) {
+            total -= gone.evidence.count();
+            let (agent, incarnation) = gone.life;
+            let in_flight = match self.asleep.get(&agent) {
+                Some(number) => *number,
+                None => stage.agent(agent).and_then(|a| a.inspect().in_flight).map(|(number, _)| number),
+            };
+            if in_flight == Some(gone.number) && stage.incarnation(agent) == incarnation {
+                self.limbo.insert(gone.life, gone.evidence.count());
+            } else {
+                *self.lost.entry(gone.life).or_default() += gone.evidence.count();
+            }
+        }
+    }
+
+    fn check_coordinator(&self, stage: &dyn Stage) -> Result<(), String> {
+        let held = stage.coordinator().inspect().evidence;
+        let count: u64 = self.accepted.iter().map(|upload| upload.evidence.count()).sum();
+        if held.count() != count {
+            return Err(format!("the coordinator holds {} observations, accepted {count}", held.count()));
+        }
+        let mut sum = Evidence::none(held.dimension());
+        self.accepted.iter().for_each(|upload| sum.add(&upload.evidence));
+        let scale = sum.gram().iter().fold(1.0_f64, |a, b| a.max(b.abs()));
+        let off = |a: &[f64], b: &[f64]| a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-9 * scale);
+        if off(held.gram(), sum.gram()) || off(held.moment(), sum.moment()) {
+            return Err("the coordinator's sums are not those of the accepted uploads".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_agent(&mut self, agent: AgentId, stage: &dyn Stage) -> Result<(), String> {
+        let Some(machine) = stage.agent(agent) else { return Ok(()) };
+        let life = (agent, stage.incarnation(agent));
+        let of_life = || self.accepted.iter().filter(|upload| upload.life == life);
+        let accepted: u64 = of_life().map(|upload| upload.evidence.count()).sum();
+        let learned = self.learned.get(&life).copied().unwrap_or(0);
+        let lost = self.lost.get(&life).copied().unwrap_or(0);
+        let view = machine.inspect();
+        let arrived = |number: u64| of_life().any(|upload| upload.number == number);
+        let unsent =
+            unsent(&view) + view.in_flight.map_or(0, |(n, e)| if arrived(n) { 0 } else { e.count() });
+        let confirmed = self.limbo.get(&life).copied().unwrap_or(0);
+        if confirmed > 0 && learned == accepted + lost + unsent + confirmed {
+            *self.lost.entry(life).or_default() += confirmed;
+            self.limbo.remove(&life);
+        } else if learned != accepted + lost + unsent {
+            return Err(format!(
+                "{agent} learned {learned} observations: {accepted} arrived, {lost} were lost, {unsent} wait"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for Uploads {
+    fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
+        match event {
+            Event::Learned { agent, .. } => {
+                *self.learned.entry((*agent, stage.incarnation(*agent))).or_default() += 1;
+            }
+            Event::Up { agent, incarnation, message: Uplink::Evidence(upload) } => {
+                let life = (*agent, *incarnation);
+                self.limbo.remove(&life);
+                let number = self.accepted.iter().filter(|a| a.life == life).count() as u64 + 1;
+                if upload.number != number {
+                    return Err(format!(
+                        "upload {} of {agent} was accepted as number {number}",
+                        upload.number
+                    ));
+                }
+                self.accepted.push(Accepted { life, number, evidence: upload.evidence.unwrap() });
+            }
+            Event::Crashing { agent, durable: true, .. } => {
+                let in_flight = stage.agent(*agent).and_then(|a| a.inspect().in_flight);
+                self.asleep.insert(*agent, in_flight.map(|(number, _)| number));
+            }
+            Event::Restarted { lost, .. } if *lost > 0 => self.forget(stage),
+            _ => {}
+        }
+        self.asleep.retain(|agent, _| stage.agent(*agent).is_none() || is_crashing(event, *agent));
+        self.check_coordinator(stage)?;
+        match event {
+            Event::Learned { agent, .. } | Event::Up { agent, .. } | Event::Down { agent, .. } => {
+                self.check_agent(*agent, stage)
+            }
+            Event::Quiet | Event::Restarted { .. } => {
+                stage.agents().into_iter().try_for_each(|agent| self.check_agent(agent, stage))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// For rounds: what everybody holds never exceeds what was learned, and once all is quiet nothing is
+/// missing but what crashes took.
+#[derive(Default)]
+struct Rounds {
+    learned: u64,
+    /// The most that crashes and lost log entries can have taken.
+    taken: u64,
+    committed: u64,
+}
+
+impl Invariant for Rounds {
+    fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
+        let committed = stage.coordinator().inspect().evidence.count();
+        match event {
+            Event::Learned { .. } => self.learned += 1,
+            Event::Crashing { agent, durable: false, .. } => {
+                let held = stage.agent(*agent).map(|agent| {
+                    let view = agent.inspect();
+                    unsent(&view) + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
+                });
+                self.taken += held.unwrap_or(0);
+            }
+            Event::Restarted { lost, .. } if *lost > 0 => {
+                self.taken += self.committed.saturating_sub(committed);
+            }
+            _ => {}
+        }
+        self.committed = committed;
+        if committed > self.learned {
+            return Err(format!("{committed} observations are shared, {} were made", self.learned));
+        }
+        if let Event::Quiet = event {
+            let views = stage.agents().into_iter().filter_map(|agent| stage.agent(agent));
+            let unsent: u64 = views.map(|agent| unsent(&agent.inspect())).sum();
+            let held = committed + unsent;
+            if held > self.learned || held + self.taken < self.learned {
+                let Self { learned, taken, .. } = self;
+                return Err(format!("{held} observations are held, {learned} made, {taken} taken at most"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unsent(view: &AgentView<'_>) -> u64 {
+    view.buffer.count() + view.withheld
+}
+
+fn is_crashing(event: &Event<'_>, agent: AgentId) -> bool {
+    matches!(event, Event::Crashing { agent: crashing, .. } if *crashing == agent)
+}

@@ -1,0 +1,42 @@
+//! The coordinator only ever learns: its version and its information never decrease, and no agent is ahead
+//! of it (INV-3).
+
+use posse_core::Version;
+
+use super::Invariant;
+use crate::observer::{Event, Stage};
+
+#[derive(Default)]
+pub(super) struct Monotone {
+    version: Version,
+    information: f64,
+    /// History was lost: agents that have not heard of it may be ahead.
+    lost: bool,
+}
+
+impl Invariant for Monotone {
+    fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
+        let now = stage.coordinator().inspect();
+        if let Event::Restarted { lost, same_bits } = event {
+            if !same_bits {
+                return Err("replaying the log gave other bits".to_owned());
+            }
+            if *lost > 0 {
+                self.lost = true;
+                (self.version, self.information) = (now.version, now.information);
+            }
+        }
+        let slack = 1e-9 * self.information.max(1.0);
+        if now.version < self.version || now.information < self.information - slack {
+            return Err(format!("the coordinator went back from version {}", self.version.0));
+        }
+        (self.version, self.information) = (now.version, now.information);
+        if let Event::Down { agent, .. } = event {
+            let ahead = stage.agent(*agent).is_some_and(|agent| agent.inspect().version > now.version);
+            if ahead && !self.lost {
+                return Err(format!("{agent} has evidence from the future"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! O4 and O7: whatever links and machines do, evidence is conserved, nothing counts twice, and a
+//! coordinator's log gives its bits back.
+//!
+//! Every run derives from one seed. A failure prints the line that repeats it.
+
+use posse_core::{
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, ProtocolConfig,
+    Seed, Stream, SyncLinUcb, Threshold,
+};
+use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
+use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, LinearConfig, WorldConfig};
+use posse_sim::{Invariants, RunConfig, Tally};
+
+const SEEDS: u64 = 600;
+
+/// What kind of trouble a run is in.
+#[derive(Clone, Copy, PartialEq)]
+enum Trouble {
+    Links,
+    Crashes,
+    Restarts,
+    LostHistory,
+}
+
+fn pick<T: Copy>(stream: &mut Stream, among: &[T]) -> T {
+    among[stream.below(among.len() as u64) as usize]
+}
+
+/// A run in which everything is drawn from the seed.
+fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
+    let mut draw = Seed(seed).stream("chaos", 0, 0);
+    let threshold = |draw: &mut Stream| Threshold(pick(draw, &[1.0, 1.01, 1.2, 1.5, 2.0, 3.0]));
+    let protocol = ProtocolConfig {
+        upload_threshold: threshold(&mut draw),
+        download_threshold: threshold(&mut draw),
+        join: pick(&mut draw, &[JoinPolicy::Lazy, JoinPolicy::Eager, JoinPolicy::PullOnJoin]),
+        min_upload: pick(&mut draw, &[1, 1, 3]),
+        snapshot_in_receipt: draw.below(2) == 0,
+        overrides: Vec::new(),
+    };
+    let join = protocol.join;
+    let algorithm = match draw.below(6) {
+        0 => Algorithm::AsyncLinTs(AsyncLinTs { protocol, ..Default::default() }),
+        1 => Algorithm::AsyncLinPhe(AsyncLinPhe { protocol, ..Default::default() }),
+        2 => Algorithm::SyncLinUcb(SyncLinUcb {
+            round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),
+            join,
+            round_deadline: Some(400_000).filter(|_| draw.below(2) == 0),
+            ..Default::default()
+        }),
+        3 => Algorithm::FedLinUcb(FedLinUcb {
+            upload_threshold: Some(threshold(&mut draw)),
+            ..Default::default()
+        }),
+        4 => {
+            let cold_start = draw.below(2) == 0;
+            Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { protocol, cold_start, ..Default::default() })
+        }
+        _ => Algorithm::AsyncLinUcb(AsyncLinUcb { protocol, ..Default::default() }),
+    };
+    let dimension = 2 + draw.below(3) as usize;
+    let world = match algorithm {
+        Algorithm::AsyncLinUcbAm(_) => WorldConfig::Heterogeneous(HeterogeneousConfig {
+            dimension: dimension + 1,
+            shared: 2,
+            local_spread: draw.below(dimension as u64) as usize,
+            arms: 3,
+            ..Default::default()
+        }),
+        _ => WorldConfig::Linear(LinearConfig { dimension, arms: 3, ..Default::default() }),
+    };
+    let crashes = trouble != Trouble::Links;
+    let restarts = matches!(trouble, Trouble::Restarts | Trouble::LostHistory);
+    RunConfig {
+        seed: Seed(seed),
+        agents: 2 + draw.below(5),
+        horizon: 40 + draw.below(80),
+        world,
+        arrival: ArrivalConfig::Uniform,
+        network: NetworkConfig {
+            preset: Preset::Hostile,
+            interval: pick(&mut draw, &[1.0, 20.0, 200.0]),
+            reward_delay: pick(&mut draw, &[0.0, 0.0, 300.0]),
+            loss: Some(pick(&mut draw, &[0.0, 0.2, 0.6])),
+            repeat: Some(pick(&mut draw, &[0.0, 0.3, 0.7])),
+            ..Default::default()
+        },
+        faults: FaultConfig {
+            agent_crash: if crashes { pick(&mut draw, &[0.02, 0.1]) } else { 0.0 },
+            volatile: pick(&mut draw, &[0.0, 0.5, 1.0]),
+            downtime: pick(&mut draw, &[0.0, 100.0, 2_000.0]),
+            coordinator_restart: if restarts { 0.08 } else { 0.0 },
+            lost_entries: if trouble == Trouble::LostHistory { 1 + draw.below(6) } else { 0 },
+        },
+        algorithm,
+    }
+}
+
+/// Runs one seed with all invariants; the error has the line that repeats it.
+fn survives(test: &str, seed: u64, trouble: Trouble) -> Result<(Tally, u64), String> {
+    let config = chaotic(seed, trouble);
+    let mut invariants = Invariants::of(&config.algorithm);
+    let outcome = config.run(&mut invariants);
+    let repeat = format!("CHAOS_SEED={seed} cargo test -p posse-sim --test chaos {test}");
+    if let Some(violation) = invariants.violation() {
+        return Err(format!("{}: {violation}\nrepeat with: {repeat}", config.algorithm.name()));
+    }
+    let tally =
+        outcome.map_err(|error| format!("{}: {error}\nrepeat with: {repeat}", config.algorithm.name()))?;
+    Ok((tally, invariants.events()))
+}
+
+fn all_seeds_survive(test: &str, trouble: Trouble) {
+    let seeds = match std::env::var("CHAOS_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("CHAOS_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..SEEDS,
+    };
+    let (mut uploads, mut events) = (0, 0);
+    for seed in seeds {
+        let (tally, seen) = survives(test, seed, trouble).unwrap_or_else(|failure| panic!("{failure}"));
+        uploads += tally.up.messages;
+        events += seen;
+    }
+    assert!(uploads > 0 && events > 0, "nothing happened");
+}
+
+#[test]
+fn evidence_survives_hostile_links() {
+    all_seeds_survive("evidence_survives_hostile_links", Trouble::Links);
+}
+
+#[test]
+fn evidence_survives_crashing_agents() {
+    all_seeds_survive("evidence_survives_crashing_agents", Trouble::Crashes);
+}
+
+#[test]
+fn evidence_survives_coordinator_restarts_from_the_log() {
+    all_seeds_survive("evidence_survives_coordinator_restarts_from_the_log", Trouble::Restarts);
+}
+
+#[test]
+fn only_what_a_truncated_log_held_is_lost() {
+    all_seeds_survive("only_what_a_truncated_log_held_is_lost", Trouble::LostHistory);
+}
+
+#[test]
+fn the_harness_notices_a_repeated_upload_that_counts_twice() {
+    let noticed = (0..100).any(|seed| {
+        let config = chaotic(seed, Trouble::Links);
+        let mut invariants = Invariants::of(&config.algorithm);
+        // The run may end in an error as well: the agents' numbers no longer fit.
+        let _ = config.run_with_planted_bug(&mut invariants);
+        invariants.violation().is_some_and(|what| what.contains("the coordinator holds"))
+    });
+    assert!(noticed, "a hundred hostile runs with a planted bug, and no invariant said a word");
+}
