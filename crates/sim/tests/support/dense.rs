@@ -55,13 +55,9 @@ pub(crate) fn gram<'e>(parts: impl IntoIterator<Item = &'e Evidence>) -> Matrix 
         if sum.is_empty() {
             sum = zeros(part.dimension());
         }
-        for i in 0..part.dimension() {
-            for j in 0..=i {
-                let entry = part.gram()[packed(i) + j];
-                sum[i][j] += entry;
-                if i != j {
-                    sum[j][i] += entry;
-                }
+        for (i, row) in sum.iter_mut().enumerate() {
+            for (j, entry) in row.iter_mut().enumerate() {
+                *entry += part.gram()[packed(i.max(j)) + i.min(j)];
             }
         }
     }
