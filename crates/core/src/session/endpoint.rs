@@ -183,13 +183,14 @@ impl Endpoint {
 
     fn submit(&mut self, message: Uplink, now: Tick) -> Option<UpFrame> {
         self.queue.push_back(message);
-        (self.queue.len() == 1).then(|| self.send(now))
+        (self.greeted && self.queue.len() == 1).then(|| self.send(now))
     }
 
-    /// The first message of the queue, or without one a hello.
+    /// The first message of the queue, or without one a hello. What is said before the coordinator knows
+    /// this life would have to be said again, so it waits for the answer to the hello.
     fn send(&mut self, now: Tick) -> UpFrame {
         self.sent_at = Some(now);
-        let message = self.queue.front().cloned();
+        let message = self.queue.front().filter(|_| self.greeted).cloned();
         let sequence = if message.is_some() { self.accepted + 1 } else { 0 };
         UpFrame { sequence, message, ..self.bare() }
     }

@@ -96,7 +96,7 @@ impl NetworkConfig {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         const TIME: &str = "it must be a time in milliseconds, zero or more";
         const SHARE: &str = "it must be a share: at least 0 and less than 1";
-        let time = |v: f64| v >= 0.0 && v <= 1e9;
+        let time = |v: f64| (0.0..=1e9).contains(&v);
         let share = |v: f64| (0.0..1.0).contains(&v);
         let require = ConfigError::require;
         let positive = self.interval > 0.0 && time(self.interval);

@@ -1,0 +1,144 @@
+//! O27: the same configuration gives the same bits, whoever runs it and over whatever perfect link.
+
+mod support;
+
+use posse_core::{
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, JoinPolicy, Placement, ProtocolConfig,
+    SyncLinUcb,
+};
+use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
+use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, WorldConfig};
+use posse_sim::{RunConfig, Tally};
+
+use support::{Entry, Log, protocol, run, small};
+
+/// The same algorithm with this join policy; unchanged if it has none.
+fn with_join(algorithm: Algorithm, join: JoinPolicy) -> Algorithm {
+    let protocol: ProtocolConfig = protocol(1.3, 2.0, join);
+    match algorithm {
+        Algorithm::AsyncLinUcb(config) => Algorithm::AsyncLinUcb(AsyncLinUcb { protocol, ..config }),
+        Algorithm::AsyncLinTs(config) => Algorithm::AsyncLinTs(AsyncLinTs { protocol, ..config }),
+        Algorithm::AsyncLinPhe(config) => Algorithm::AsyncLinPhe(AsyncLinPhe { protocol, ..config }),
+        Algorithm::AsyncLinUcbAm(config) => Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { protocol, ..config }),
+        Algorithm::SyncLinUcb(config) => Algorithm::SyncLinUcb(SyncLinUcb { join, ..config }),
+        other => other,
+    }
+}
+
+fn config(algorithm: &Algorithm, join: JoinPolicy) -> RunConfig {
+    let world = HeterogeneousConfig { dimension: 6, shared: 4, arms: 8, ..HeterogeneousConfig::default() };
+    RunConfig {
+        world: WorldConfig::Heterogeneous(world),
+        ..small(11, 7, 400, with_join(algorithm.clone(), join))
+    }
+}
+
+/// All algorithms over the papers' network and, where they can, over a bad one with crashes.
+fn all_runs() -> Vec<RunConfig> {
+    let mut runs = Vec::new();
+    for algorithm in Algorithm::all() {
+        let ideal = config(&algorithm, JoinPolicy::Lazy);
+        if algorithm.placement() == Placement::PerAgent {
+            let faults = FaultConfig {
+                agent_crash: 0.02,
+                volatile: 0.5,
+                coordinator_restart: 0.01,
+                ..FaultConfig::default()
+            };
+            let network = NetworkConfig::preset(Preset::Hostile);
+            runs.push(RunConfig { network, faults, ..ideal.clone() });
+        }
+        runs.push(ideal);
+    }
+    runs
+}
+
+#[track_caller]
+fn assert_same(one: &(Log, Tally), other: &(Log, Tally), what: &str) {
+    assert!(one.0 == other.0, "{what}: the logs differ");
+    assert_eq!(one.1, other.1, "{what}");
+    let bits = |tally: &Tally| (tally.regret.to_bits(), tally.reward.to_bits());
+    assert_eq!(bits(&one.1), bits(&other.1), "{what}");
+}
+
+#[test]
+fn o27_the_same_configuration_gives_the_same_bits() {
+    for config in all_runs() {
+        assert_same(&run(&config), &run(&config), config.algorithm.name());
+    }
+}
+
+#[test]
+fn o27_another_seed_gives_another_run() {
+    for config in all_runs() {
+        let other = RunConfig { seed: posse_core::Seed(12), ..config.clone() };
+        assert_ne!(run(&config).0.choices(), run(&other).0.choices(), "{}", config.algorithm.name());
+    }
+}
+
+/// Threads share scratch memory between the models of a thread; what was in it must not matter.
+#[test]
+fn o27_runs_at_the_same_time_are_as_runs_alone() {
+    let runs = all_runs();
+    let alone: Vec<_> = runs.iter().map(run).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (runs, alone) = (&runs, &alone);
+            scope.spawn(move || {
+                for index in 0..runs.len() {
+                    // Each thread in an order of its own.
+                    let index = (index * 3 + thread * 5) % runs.len();
+                    assert_same(&run(&runs[index]), &alone[index], runs[index].algorithm.name());
+                }
+            });
+        }
+    });
+}
+
+/// Step by step and agent by agent, what was chosen, learned and said with statistics in it. A link has one
+/// message under way at a time, so agents hear of the same upload in another order.
+fn substance(log: &Log) -> Vec<(usize, u64, &Entry)> {
+    let mut steps = 0;
+    let mut said: Vec<_> = log
+        .0
+        .iter()
+        .filter_map(|entry| {
+            let (agent, counts) = match entry {
+                Entry::Chose { agent, .. } | Entry::Learned { agent, .. } => (*agent, true),
+                Entry::Up { agent, message } => (*agent, message.cost().messages > 0),
+                Entry::Down { agent, message } => (*agent, message.cost().messages > 0),
+            };
+            steps += usize::from(matches!(entry, Entry::Chose { .. }));
+            counts.then_some((steps, agent, entry))
+        })
+        .collect();
+    said.sort_by_key(|(step, agent, _)| (*step, *agent));
+    said
+}
+
+#[test]
+fn o27_perfect_links_change_nothing() {
+    for algorithm in Algorithm::all() {
+        if algorithm.placement() == Placement::Central {
+            continue;
+        }
+        for join in [JoinPolicy::Lazy, JoinPolicy::Eager] {
+            for arrival in [ArrivalConfig::Uniform, ArrivalConfig::Bursts { mean_length: 20.0 }] {
+                let ideal = RunConfig { arrival, ..config(&algorithm, join) };
+                let network = NetworkConfig { latency: Some(0.0), ..NetworkConfig::default() };
+                let linked = RunConfig { network, ..ideal.clone() };
+                let ((ideal_log, ideal), (linked_log, linked)) = (run(&ideal), run(&linked));
+                let name = algorithm.name();
+                assert_eq!(ideal_log.choices(), linked_log.choices(), "{name}");
+                assert!(substance(&ideal_log) == substance(&linked_log), "{name}: other messages");
+                assert_eq!(ideal.regret.to_bits(), linked.regret.to_bits(), "{name}");
+                assert_eq!(ideal.rounds, linked.rounds, "{name}");
+                for (ideal, linked) in [(ideal.up, linked.up), (ideal.down, linked.down)] {
+                    assert_eq!((ideal.messages, ideal.scalars), (linked.messages, linked.scalars), "{name}");
+                    // Frames and acknowledgements come on top.
+                    assert!(linked.bytes >= ideal.bytes && linked.control >= ideal.control, "{name}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A short play of every algorithm, written down in full, for people to read and for changes to show.
+//!
+//! Three agents, twenty steps. `UPDATE=1 cargo test -p posse-sim --test transcripts` writes them anew.
+
+mod support;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use posse_core::{
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, JoinPolicy,
+    SyncLinUcb, Threshold, Uplink,
+};
+use posse_sim::world::{HeterogeneousConfig, WorldConfig};
+use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
+
+use support::{linear, protocol, small};
+
+/// Writes down what happens.
+#[derive(Default)]
+struct Transcript {
+    text: String,
+    /// The choice whose reward is not known yet.
+    choice: String,
+}
+
+impl Transcript {
+    /// A line without a step of its own.
+    fn note(&mut self, line: &str) {
+        writeln!(self.text, "         {line}").expect("a string takes everything");
+    }
+}
+
+impl Observer for Transcript {
+    fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
+        match event {
+            Event::Joined { agent, .. } => self.note(&format!("{agent} joined")),
+            Event::Chose { step, agent, arm, .. } => {
+                self.choice = format!("step {step:>2}  {agent} chose arm {arm}");
+            }
+            Event::Learned { agent, reward } => {
+                let choice = std::mem::take(&mut self.choice);
+                let reward = significant(*reward);
+                let view = stage.agent(*agent).or(stage.agent(posse_core::AgentId(0)));
+                let withheld = view.map_or(0, |agent| agent.inspect().withheld);
+                let cold = if withheld > 0 { "  cold" } else { "" };
+                writeln!(self.text, "{choice}  reward {reward:>8}{cold}").expect("a string takes everything");
+            }
+            Event::Up { agent, message, .. } => self.note(&format!("{agent} → {}", uplink(message))),
+            Event::Down { agent, message } => self.note(&format!("{agent} ← {}", downlink(message))),
+            _ => {}
+        }
+    }
+}
+
+fn uplink(message: &Uplink) -> String {
+    match message {
+        Uplink::Evidence(upload) => format!(
+            "evidence #{} ({}, information {})",
+            upload.number,
+            observations(upload.evidence.count()),
+            significant(upload.information),
+        ),
+        Uplink::RoundRequest => "round request".to_owned(),
+        Uplink::RoundEvidence { round, evidence } => {
+            format!("round {}: {}", round.0, observations(evidence.count()))
+        }
+    }
+}
+
+fn downlink(message: &Downlink) -> String {
+    match message {
+        Downlink::Snapshot(snapshot) => {
+            format!("snapshot v{} ({})", snapshot.version.0, observations(snapshot.evidence.count()))
+        }
+        Downlink::Receipt { number, version: Some(version) } => {
+            format!("receipt #{number}, up to date at v{}", version.0)
+        }
+        Downlink::Receipt { number, version: None } => format!("receipt #{number}, behind"),
+        Downlink::Collect { round } => format!("collect for round {}", round.0),
+        Downlink::Commit { round, included, version, evidence } => {
+            let part = if *included { "" } else { ", without it" };
+            format!("commit of round {}, v{} ({}){part}", round.0, version.0, observations(evidence.count()))
+        }
+    }
+}
+
+fn observations(count: u64) -> String {
+    if count == 1 { "1 observation".to_owned() } else { format!("{count} observations") }
+}
+
+/// Four significant digits.
+fn significant(value: f64) -> String {
+    let scientific = format!("{value:.3e}");
+    let (_, exponent) = scientific.split_once('e').expect("this is how it is written");
+    let exponent: i32 = exponent.parse().expect("an exponent is a number");
+    let decimals = usize::try_from((3 - exponent).max(0)).expect("it is not negative");
+    format!("{value:.decimals$}")
+}
+
+fn summary(tally: &Tally) -> String {
+    let line = |cost: &Cost| {
+        format!(
+            "{} messages, {} control, {} scalars ({} as the papers count), {} bytes",
+            cost.messages, cost.control, cost.scalars, cost.paper_scalars, cost.bytes
+        )
+    };
+    let mut text = format!("\nregret {}, reward {}\n", significant(tally.regret), significant(tally.reward));
+    text += &format!("up    {}\ndown  {}\n", line(&tally.up), line(&tally.down));
+    if tally.rounds > 0 {
+        text += &format!("{} rounds\n", tally.rounds);
+    }
+    text
+}
+
+/// A seed with which every agent acts now and then.
+const SEED: u64 = 21;
+
+/// Settings under which something happens in twenty steps.
+fn play(algorithm: Algorithm) -> RunConfig {
+    let lazy = protocol(3.0, 5.0, JoinPolicy::Lazy);
+    let algorithm = match algorithm {
+        Algorithm::AsyncLinUcb(config) => Algorithm::AsyncLinUcb(AsyncLinUcb { protocol: lazy, ..config }),
+        Algorithm::AsyncLinTs(config) => {
+            let protocol = protocol(1.5, 1.5, JoinPolicy::Eager);
+            Algorithm::AsyncLinTs(AsyncLinTs { protocol, ..config })
+        }
+        Algorithm::AsyncLinPhe(config) => {
+            let protocol = protocol(2.0, 4.0, JoinPolicy::PullOnJoin);
+            Algorithm::AsyncLinPhe(AsyncLinPhe { protocol, ..config })
+        }
+        Algorithm::SyncLinUcb(config) => {
+            Algorithm::SyncLinUcb(SyncLinUcb { round_threshold: Threshold(4.0), ..config })
+        }
+        Algorithm::FedLinUcb(config) => {
+            Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(2.0)), ..config })
+        }
+        Algorithm::AsyncLinUcbAm(config) => {
+            let protocol = protocol(1.5, 2.0, JoinPolicy::Lazy);
+            Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { protocol, ..config })
+        }
+        other => other,
+    };
+    let mixed = HeterogeneousConfig { dimension: 3, shared: 2, arms: 4, ..HeterogeneousConfig::default() };
+    let world = match &algorithm {
+        Algorithm::AsyncLinUcbAm(_) => WorldConfig::Heterogeneous(mixed),
+        _ => linear(2, 4),
+    };
+    RunConfig { world, ..small(SEED, 3, 20, algorithm) }
+}
+
+fn perform(algorithm: Algorithm) -> String {
+    let (name, about) = (algorithm.name(), algorithm.summary());
+    let mut transcript = Transcript::default();
+    let tally = play(algorithm).run(&mut transcript).unwrap();
+    format!("{name}: {about}\n\n{}{}", transcript.text, summary(&tally))
+}
+
+#[test]
+fn every_algorithm_plays_as_written() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let rewrite = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
+    for algorithm in Algorithm::all() {
+        let name = algorithm.name();
+        let path = folder.join(format!("{name}.txt"));
+        let played = perform(algorithm);
+        if rewrite {
+            std::fs::write(&path, &played).unwrap();
+            continue;
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        if played == written {
+            continue;
+        }
+        let same = played.lines().zip(written.lines()).take_while(|(a, b)| a == b).count();
+        let line = |text: &str| text.lines().nth(same).unwrap_or("(the end)").to_owned();
+        panic!(
+            "{name}.txt, line {}:\n  written: {}\n  played:  {}\nIf the new play is right: \
+             UPDATE=1 cargo test -p posse-sim --test transcripts",
+            same + 1,
+            line(&written),
+            line(&played),
+        );
+    }
+}
+
+#[test]
+fn numbers_have_four_digits() {
+    let cases = [(0.0, "0.000"), (1.0, "1.000"), (-0.012_346, "-0.01235"), (9.999_96, "10.00")];
+    for (value, written) in cases.into_iter().chain([(1234.6, "1235"), (98_765.4, "98765")]) {
+        assert_eq!(significant(value), written);
+    }
+}
