@@ -51,6 +51,8 @@ pub enum Event<'a> {
         /// What it says.
         message: &'a Downlink,
     },
+    /// A deadline passed and the coordinator acted on it.
+    Ticked,
     /// An agent is about to crash.
     Crashing {
         /// Who.

@@ -22,7 +22,9 @@ pub struct Endpoint {
     agent: Box<dyn Agent>,
     epoch: Epoch,
     incarnation: Incarnation,
-    /// The coordinator has answered in this life.
+    /// How often it said hello in this life.
+    greetings: u64,
+    /// The coordinator has answered the last hello.
     greeted: bool,
     /// The newest numbered frame received.
     received: u64,
@@ -44,6 +46,7 @@ impl Endpoint {
             agent,
             epoch: Epoch(0),
             incarnation,
+            greetings: 0,
             greeted: false,
             received: 0,
             accepted: 0,
@@ -53,8 +56,11 @@ impl Endpoint {
         }
     }
 
-    /// The first frame of a life: makes the agent known.
+    /// Makes the agent known: at the beginning of a life, and whenever a link was cut and is there again.
+    /// It is repeated until there is an answer; messages wait for that.
     pub fn hello(&mut self, now: Tick) -> UpFrame {
+        self.greeted = false;
+        self.greetings += 1;
         self.send(now)
     }
 
@@ -77,15 +83,12 @@ impl Endpoint {
 
     /// Takes in a frame; perhaps there is an answer.
     pub fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<Option<UpFrame>, ProtocolError> {
-        // Said in an earlier epoch, or of a life that has not begun: void.
-        if frame.epoch < self.epoch || frame.incarnation > self.incarnation {
-            return Ok(None);
-        }
-        // A coordinator that knows only an earlier life, or that reminds of a new epoch, is told who is
-        // here. The epoch itself begins with its authoritative snapshot and with nothing else.
+        // Meant for an earlier life, or said in an earlier epoch: void. A new epoch begins with its
+        // authoritative snapshot and with nothing else.
         let new_epoch = frame.epoch > self.epoch;
-        if frame.incarnation < self.incarnation || (new_epoch && frame.message.is_none()) {
-            return Ok(Some(self.bare()));
+        let void = frame.incarnation != self.incarnation || frame.epoch < self.epoch;
+        if void || (new_epoch && frame.message.is_none()) {
+            return Ok(None);
         }
         let received = if new_epoch { 0 } else { self.received };
         let mut answers = None;
@@ -102,13 +105,18 @@ impl Endpoint {
         }
         self.received = if is_new { frame.sequence } else { received };
         self.epoch = frame.epoch;
-        let first_answer = !std::mem::replace(&mut self.greeted, true);
-        let mut may_send = new_epoch || first_answer;
+        // Answers to an earlier hello may still be underway.
+        let answered = !self.greeted && (new_epoch || frame.greeting == self.greetings);
+        self.greeted |= answered;
+        let mut may_send = new_epoch || answered;
         while self.accepted < frame.acknowledged && self.queue.pop_front().is_some() {
             self.accepted += 1;
             may_send = true;
         }
         self.queue.extend(answers);
+        if !self.greeted {
+            return Ok((frame.sequence > 0).then(|| self.bare()));
+        }
         if self.queue.is_empty() {
             self.sent_at = None;
         } else if may_send || self.sent_at.is_none() {
@@ -134,6 +142,12 @@ impl Endpoint {
         &*self.agent
     }
 
+    /// The newest message that reached the agent: its epoch and its number there.
+    #[must_use]
+    pub const fn received(&self) -> (Epoch, u64) {
+        (self.epoch, self.received)
+    }
+
     /// Whose endpoint it is.
     #[must_use]
     pub const fn id(&self) -> AgentId {
@@ -153,17 +167,16 @@ impl Endpoint {
             agent: self.id.0,
             epoch: self.epoch.0,
             incarnation: self.incarnation.0,
-            greeted: self.greeted,
             received: self.received,
             accepted: self.accepted,
             queue: self.queue.iter().map(wire::uplink_to_wire).collect(),
             machine: self.agent.save(),
+            greetings: self.greetings,
         }
         .encode_to_vec()
     }
 
-    /// Goes on from a saved state, or changes nothing. What was on its way is sent again at the next
-    /// [`tick`](Self::tick).
+    /// Goes on from a saved state, or changes nothing. Say [`hello`](Self::hello) next.
     pub fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
         let state: v1::EndpointState = wire::decode(state)?;
         if state.agent != self.id.0 {
@@ -173,11 +186,12 @@ impl Endpoint {
         self.agent.restore(&state.machine)?;
         self.epoch = Epoch(state.epoch);
         self.incarnation = Incarnation(state.incarnation);
-        self.greeted = state.greeted;
+        self.greetings = state.greetings;
+        self.greeted = false;
         self.received = state.received;
         self.accepted = state.accepted;
         self.queue = queue;
-        self.sent_at = (!self.queue.is_empty() || !self.greeted).then_some(Tick(0));
+        self.sent_at = None;
         Ok(())
     }
 
@@ -186,13 +200,14 @@ impl Endpoint {
         (self.greeted && self.queue.len() == 1).then(|| self.send(now))
     }
 
-    /// The first message of the queue, or without one a hello. What is said before the coordinator knows
-    /// this life would have to be said again, so it waits for the answer to the hello.
+    /// The first message of the queue, or a hello while there was no answer to one. What is said before the
+    /// coordinator knows this life would have to be said again, so it waits.
     fn send(&mut self, now: Tick) -> UpFrame {
         self.sent_at = Some(now);
         let message = self.queue.front().filter(|_| self.greeted).cloned();
         let sequence = if message.is_some() { self.accepted + 1 } else { 0 };
-        UpFrame { sequence, message, ..self.bare() }
+        let greeting = if self.greeted { 0 } else { self.greetings };
+        UpFrame { sequence, message, greeting, ..self.bare() }
     }
 
     /// A frame that only acknowledges.
@@ -203,6 +218,7 @@ impl Endpoint {
             acknowledged: self.received,
             sequence: 0,
             message: None,
+            greeting: 0,
         }
     }
 }

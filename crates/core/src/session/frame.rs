@@ -21,6 +21,9 @@ pub struct UpFrame {
     pub sequence: u64,
     /// The message.
     pub message: Option<Uplink>,
+    /// 1, 2, 3 … when the agent has just come, or come back, and wants an answer even if it says nothing;
+    /// otherwise 0.
+    pub greeting: u64,
 }
 
 /// From the coordinator to an agent. Without a message it acknowledges.
@@ -36,6 +39,8 @@ pub struct DownFrame {
     pub sequence: u64,
     /// The message.
     pub message: Option<Downlink>,
+    /// The greeting that this frame answers, or 0.
+    pub greeting: u64,
 }
 
 impl UpFrame {
@@ -53,7 +58,8 @@ impl UpFrame {
     /// What sending it costs: the message, and the frame's own bytes around it.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        let header = frame_len([self.epoch.0, self.incarnation.0, self.acknowledged, self.sequence]);
+        let Self { epoch, incarnation, acknowledged, sequence, greeting, .. } = self;
+        let header = frame_len([epoch.0, incarnation.0, *acknowledged, *sequence, *greeting]);
         framed(header, self.message.as_ref().map(Uplink::cost))
     }
 
@@ -64,6 +70,7 @@ impl UpFrame {
             acknowledged: self.acknowledged,
             sequence: self.sequence,
             message: self.message.as_ref().map(wire::uplink_to_wire),
+            greeting: self.greeting,
         }
     }
 
@@ -71,6 +78,7 @@ impl UpFrame {
         let message = frame.message.map(wire::uplink_from_wire).transpose()?;
         check_sequence(frame.sequence, message.is_some())?;
         Ok(Self {
+            greeting: frame.greeting,
             epoch: Epoch(frame.epoch),
             incarnation: Incarnation(frame.incarnation),
             acknowledged: frame.acknowledged,
@@ -90,6 +98,7 @@ impl DownFrame {
             acknowledged: self.acknowledged,
             sequence: self.sequence,
             message: self.message.as_ref().map(wire::downlink_to_wire),
+            greeting: self.greeting,
         }
         .encode_to_vec()
     }
@@ -100,6 +109,7 @@ impl DownFrame {
         let message = frame.message.map(wire::downlink_from_wire).transpose()?;
         check_sequence(frame.sequence, message.is_some())?;
         Ok(Self {
+            greeting: frame.greeting,
             epoch: Epoch(frame.epoch),
             incarnation: Incarnation(frame.incarnation),
             acknowledged: frame.acknowledged,
@@ -111,7 +121,8 @@ impl DownFrame {
     /// What sending it costs: the message, and the frame's own bytes around it.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        let header = frame_len([self.epoch.0, self.incarnation.0, self.acknowledged, self.sequence]);
+        let Self { epoch, incarnation, acknowledged, sequence, greeting, .. } = self;
+        let header = frame_len([epoch.0, incarnation.0, *acknowledged, *sequence, *greeting]);
         framed(header, self.message.as_ref().map(Downlink::cost))
     }
 }
@@ -124,7 +135,7 @@ fn check_sequence(sequence: u64, has_message: bool) -> Result<(), DecodeError> {
     }
 }
 
-fn frame_len(header: [u64; 4]) -> u64 {
+fn frame_len(header: [u64; 5]) -> u64 {
     header
         .into_iter()
         .map(|v| if v == 0 { 0 } else { 1 + prost::encoding::encoded_len_varint(v) as u64 })

@@ -95,7 +95,7 @@ impl Hub {
                 // Whether this life is new or was lost with the end of the log, nobody here can tell.
                 self.welcome_back(from, now, &mut step);
             }
-            self.answer(from, now, true, &mut step);
+            self.answer(from, now, true, frame.greeting, &mut step);
             return Ok(step);
         };
         if frame.epoch < self.epoch {
@@ -105,10 +105,10 @@ impl Hub {
             }
             return Ok(step);
         }
-        let is_hello = frame.sequence == 0 && frame.acknowledged == 0;
-        let wants_answer = is_hello || frame.message.is_some();
+        let greeting = frame.greeting;
+        let wants_answer = greeting > 0 || frame.message.is_some();
         let mut step = self.accept(from, frame, now)?;
-        self.answer(from, now, wants_answer, &mut step);
+        self.answer(from, now, wants_answer, greeting, &mut step);
         Ok(step)
     }
 
@@ -134,12 +134,6 @@ impl Hub {
         }
         while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, agent));
-            if self.links.get(&agent).is_some_and(|link| !link.acquainted) {
-                // Until it answers, remind the agent that there is a new epoch to hear of.
-                step.frames.push((agent, self.bare(agent)));
-                self.timers.insert((now.after(self.resend_after), agent));
-                continue;
-            }
             if let Some(queue) = self.queues.get_mut(&agent) {
                 queue.in_flight = None;
             }
@@ -179,8 +173,8 @@ impl Hub {
         Ok(())
     }
 
-    /// The log ended early: some of what agents were told never happened. Each agent is reminded until it
-    /// is heard of, and then introduced again. `epoch` must be one that was never used.
+    /// The log ended early: some of what agents were told never happened. Each agent is introduced again
+    /// when it comes back. `epoch` must be one that was never used.
     pub fn begin_epoch(&mut self, epoch: Epoch, now: Tick) -> Step {
         self.epoch = epoch;
         let agents: Vec<AgentId> = self.links.keys().copied().collect();
@@ -189,7 +183,6 @@ impl Hub {
             let link = self.links.get_mut(&agent).expect("it was just listed");
             link.acquainted = false;
             link.numbered = 0;
-            self.timers.insert((now, agent));
         }
         let log = vec![LogEntry { tick: now, event: LogEvent::EpochBegan(epoch) }];
         Step { log, frames: Vec::new() }
@@ -374,17 +367,15 @@ impl Hub {
     }
 
     /// Sends what waits for `agent`; if nothing does and it wants an answer, an acknowledgement.
-    fn answer(&mut self, agent: AgentId, now: Tick, wanted: bool, step: &mut Step) {
+    fn answer(&mut self, agent: AgentId, now: Tick, wanted: bool, greeting: u64, step: &mut Step) {
         self.send_next(agent, now, step);
-        // Frames made before the acceptance carry an old acknowledgement.
-        let accepted = self.bare(agent).acknowledged;
-        for (to, frame) in &mut step.frames {
-            if *to == agent {
-                frame.acknowledged = accepted;
-            }
-        }
         if wanted && !step.frames.iter().any(|(to, _)| *to == agent) {
             step.frames.push((agent, self.bare(agent)));
+        }
+        // Frames made before the acceptance carry an old acknowledgement.
+        let acknowledged = self.bare(agent).acknowledged;
+        for (_, frame) in step.frames.iter_mut().filter(|(to, _)| *to == agent) {
+            (frame.acknowledged, frame.greeting) = (acknowledged, greeting);
         }
     }
 
@@ -397,6 +388,7 @@ impl Hub {
             acknowledged: link.map_or(0, |link| link.accepted),
             sequence: 0,
             message: None,
+            greeting: 0,
         }
     }
 

@@ -160,6 +160,9 @@ pub struct UpFrame {
     pub sequence: u64,
     #[prost(message, optional, tag = "5")]
     pub message: ::core::option::Option<Uplink>,
+    /// The agent has just come, or come back for the second, third ... time: it wants an answer.
+    #[prost(uint64, tag = "6")]
+    pub greeting: u64,
 }
 /// From the coordinator to an agent. Without a message it acknowledges.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -176,6 +179,9 @@ pub struct DownFrame {
     pub sequence: u64,
     #[prost(message, optional, tag = "5")]
     pub message: ::core::option::Option<Downlink>,
+    /// The greeting that this frame answers, if any.
+    #[prost(uint64, tag = "6")]
+    pub greeting: u64,
 }
 /// One accepted event in the coordinator's log. Replaying the log gives the coordinator back.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -328,20 +334,20 @@ pub struct EndpointState {
     pub epoch: u64,
     #[prost(uint64, tag = "3")]
     pub incarnation: u64,
-    /// Whether the coordinator ever answered.
-    #[prost(bool, tag = "4")]
-    pub greeted: bool,
     /// The newest frame received.
-    #[prost(uint64, tag = "5")]
+    #[prost(uint64, tag = "4")]
     pub received: u64,
     /// The newest frame the coordinator accepted; the queue follows it.
-    #[prost(uint64, tag = "6")]
+    #[prost(uint64, tag = "5")]
     pub accepted: u64,
-    #[prost(message, repeated, tag = "7")]
+    #[prost(message, repeated, tag = "6")]
     pub queue: ::prost::alloc::vec::Vec<Uplink>,
     /// The agent's own state.
-    #[prost(bytes = "vec", tag = "8")]
+    #[prost(bytes = "vec", tag = "7")]
     pub machine: ::prost::alloc::vec::Vec<u8>,
+    /// How often it said hello.
+    #[prost(uint64, tag = "8")]
+    pub greetings: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SeatState {

@@ -120,8 +120,9 @@ impl Linked {
         if let Some(saved) = place.saved.take() {
             let mut endpoint = Endpoint::new(agent, place.incarnation, machine, resend);
             endpoint.restore(&saved).expect("an endpoint restores what it saved");
+            let hello = endpoint.hello(now);
             place.endpoint = Some(endpoint);
-            self.agent_timer(agent, now);
+            self.send_up(agent, Some(hello), now);
         } else {
             place.incarnation = Incarnation(place.incarnation.0 + 1);
             let mut endpoint = Endpoint::new(agent, place.incarnation, machine, resend);
@@ -248,8 +249,9 @@ impl Linked {
         // What reaches an agent that is away is lost.
         let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
         let message = frame.message.clone();
+        let before = endpoint.received();
         let answer = endpoint.receive(frame, now)?;
-        if let Some(message) = &message {
+        if let Some(message) = message.as_ref().filter(|_| endpoint.received() != before) {
             observer.observe(&Event::Down { agent, message }, self);
         }
         self.send_up(agent, answer, now);
@@ -263,9 +265,12 @@ impl Linked {
         self.send_up(agent, frame, now);
     }
 
-    fn tick_hub(&mut self, now: Tick, _observer: &mut dyn Observer) {
+    fn tick_hub(&mut self, now: Tick, observer: &mut dyn Observer) {
         self.hub_timer = self.hub_timer.filter(|at| *at > now);
         let step = self.hub.tick(now);
+        if !step.log.is_empty() {
+            observer.observe(&Event::Ticked, self);
+        }
         self.follow(step, now);
     }
 
@@ -360,6 +365,11 @@ impl Linked {
         self.hub_timer = None;
         observer.observe(&Event::Restarted { same_bits, lost }, self);
         self.follow(step, now);
+        // Every agent notices that the link was cut, and comes back.
+        for agent in (0..self.config.agents).map(AgentId) {
+            let hello = self.places[agent.0 as usize].endpoint.as_mut().map(|endpoint| endpoint.hello(now));
+            self.send_up(agent, hello, now);
+        }
         Ok(())
     }
 }
