@@ -101,12 +101,11 @@ impl Endpoint {
             // What the coordinator lost, the agent says again once it has seen what is left.
             self.queue.clear();
             self.accepted = frame.acknowledged;
-            self.sent_at = None;
         }
         self.received = if is_new { frame.sequence } else { received };
         self.epoch = frame.epoch;
-        // Answers to an earlier hello may still be underway.
-        let answered = !self.greeted && (new_epoch || frame.greeting == self.greetings);
+        // Only the answer to the last hello counts: what was sent before a link was cut may still come.
+        let answered = !self.greeted && frame.greeting == self.greetings;
         self.greeted |= answered;
         let mut may_send = new_epoch || answered;
         while self.accepted < frame.acknowledged && self.queue.pop_front().is_some() {
