@@ -46,6 +46,10 @@ impl Ridge {
         &mut self,
         parts: impl Iterator<Item = &'e Evidence> + Clone,
     ) -> Result<(), ProtocolError> {
+        let expected = self.dimension();
+        if let Some(other) = parts.clone().find(|part| part.dimension() != expected) {
+            return Err(ProtocolError::Dimension { expected, got: other.dimension() });
+        }
         let made = WORKSPACE.with_borrow_mut(|workspace| {
             let spare = workspace.spare(self.dimension());
             let made = spare.refresh(self.regularization, parts.clone());
@@ -55,7 +59,7 @@ impl Ridge {
             made
         });
         if !made {
-            return Err(ProtocolError::Evidence("a matrix that is not positive semidefinite"));
+            return Err(ProtocolError::Evidence("no finite model fits it"));
         }
         self.updates = 0;
         // An exact zero without data, whatever the rounding of λ's square root.
@@ -189,3 +193,7 @@ impl Ridge {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "ridge_tests.rs"]
+mod tests;
