@@ -20,6 +20,9 @@ pub struct Evidence {
     count: u64,
 }
 
+/// The most observations that are believed: widths count in `f64`, and sums of counts never wrap.
+const MOST_OBSERVATIONS: u64 = 1 << 53;
+
 impl Evidence {
     /// No observations yet, of `dimension` features each.
     #[must_use]
@@ -36,7 +39,8 @@ impl Evidence {
     }
 
     /// Whether these numbers are possible: shapes agree, all are finite, no diagonal entry is negative, no
-    /// entry exceeds what its diagonal allows, and without observations everything is zero.
+    /// entry exceeds what its diagonal allows, without observations everything is zero, and there are not
+    /// more than 2⁵³ of them.
     pub fn check(&self) -> Result<(), ProtocolError> {
         let d = self.dimension();
         if self.gram.len() != packed(d) {
@@ -47,6 +51,9 @@ impl Evidence {
         }
         if self.count == 0 && self.gram.iter().chain(&self.moment).any(|&v| v != 0.0) {
             return Err(ProtocolError::Evidence("numbers without observations"));
+        }
+        if self.count > MOST_OBSERVATIONS {
+            return Err(ProtocolError::Evidence("more observations than can be counted"));
         }
         let diagonal = |i: usize| self.gram[packed(i) + i];
         for i in 0..d {
@@ -103,6 +110,19 @@ impl Evidence {
         add_assign(&mut self.gram, &other.gram);
         add_assign(&mut self.moment, &other.moment);
         self.count += other.count;
+    }
+
+    /// This and evidence from elsewhere together, unless that is more than numbers can hold.
+    pub(crate) fn checked_sum(&self, other: &Self) -> Result<Self, ProtocolError> {
+        let mut sum = self.clone();
+        sum.count = self.count.saturating_add(other.count);
+        add_assign(&mut sum.gram, &other.gram);
+        add_assign(&mut sum.moment, &other.moment);
+        if sum.is_finite() && sum.count <= MOST_OBSERVATIONS {
+            Ok(sum)
+        } else {
+            Err(ProtocolError::Evidence("it overflows what is there"))
+        }
     }
 
     /// Forgets everything and keeps the memory.

@@ -227,11 +227,7 @@ impl Rounds {
         }
         // Most parts of a large round are empty; only what adds something can spoil the sum.
         if !part.is_empty() {
-            let mut sum = open.sum.clone();
-            sum.add(&part);
-            if !sum.is_finite() {
-                return Err(ProtocolError::Evidence("it overflows what is there"));
-            }
+            let sum = open.sum.checked_sum(&part)?;
             self.model.clone().refresh([&sum].into_iter())?;
             open.sum = sum;
         }
