@@ -1,6 +1,8 @@
 //! Messages of every kind, for tests of whatever carries them.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod host;
+
 use std::sync::Arc;
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
