@@ -62,7 +62,9 @@ impl Evidence {
             }
             for j in 0..i {
                 let (off, limit) = (self.gram[packed(i) + j], diagonal(i) * diagonal(j));
-                if off * off > limit * (1.0 + 1e-9) + f64::MIN_POSITIVE {
+                // The square of a tiny feature is rounded to a multiple of 5e-324, perhaps to nothing.
+                let underflow = f64::MIN_POSITIVE * (1.0 + diagonal(i).max(diagonal(j)));
+                if off * off > limit * (1.0 + 1e-9) + underflow {
                     return Err(ProtocolError::Evidence("a matrix that is not positive semidefinite"));
                 }
             }
@@ -219,6 +221,18 @@ mod tests {
         assert_eq!(evidence.observe(&[1e200, 1.0], 1.0), Err(InputError::Overflow));
         assert!(evidence.observe(&[1.0], 1.0).is_err());
         assert_eq!(evidence, before);
+    }
+
+    #[test]
+    fn squares_that_underflow_do_not_make_observations_impossible() {
+        for tiny in [1e-150, 1e-155, 1.3e-161, 1e-163, 1e-170, 1e-250, 1e-308] {
+            for large in [1.0, 1e20, 1e60, 1e100, 1e140] {
+                let mut evidence = Evidence::none(3);
+                evidence.observe(&[tiny, large, 1.0], 1.0).unwrap();
+                evidence.observe(&[-tiny, large, 3.0 * tiny], 1.0).unwrap();
+                assert_eq!(evidence.check(), Ok(()), "{tiny} beside {large}");
+            }
+        }
     }
 
     #[test]
