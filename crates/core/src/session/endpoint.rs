@@ -9,7 +9,7 @@ use crate::agent::{Agent, Choice};
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::ids::{AgentId, Epoch, Incarnation, Tick, UserId};
-use crate::message::Uplink;
+use crate::message::{Downlink, Uplink};
 use crate::session::frame::{DownFrame, UpFrame};
 use crate::wire::{self, v1};
 
@@ -81,7 +81,10 @@ impl Endpoint {
         if frame.incarnation != self.incarnation || frame.epoch < self.epoch {
             return Ok(None);
         }
-        let new_epoch = self.greeted && frame.epoch > self.epoch;
+        // Also a life that was never answered may be told what is left of the coordinator's history.
+        let told_what_is_left =
+            matches!(&frame.message, Some(Downlink::Snapshot(snapshot)) if snapshot.authoritative);
+        let new_epoch = frame.epoch > self.epoch && (self.greeted || told_what_is_left);
         let received = if new_epoch { 0 } else { self.received };
         let mut answers = None;
         let is_new = frame.sequence > received;

@@ -90,16 +90,25 @@ impl Hub {
         }
         let Some(link) = known.filter(|link| frame.incarnation == link.incarnation) else {
             self.begin_life(from, frame.incarnation, now, &mut step);
-            let first =
-                if frame.epoch == self.epoch { self.accept(from, frame, now)? } else { Step::default() };
-            step.log.extend(first.log);
-            step.frames.extend(first.frames);
+            if frame.epoch < self.epoch {
+                // Perhaps this life began in a history that is gone, and the agent believes more than is
+                // left: it must start over.
+                step.frames.retain(|(to, _)| *to != from);
+                self.welcome_back(from, now, &mut step);
+            } else if let Ok(first) = self.accept(from, frame, now) {
+                step.log.extend(first.log);
+                step.frames.extend(first.frames);
+            }
+            // The life has begun, also if its first message is refused; that is said when it comes again.
             self.answer(from, now, true, &mut step);
             return Ok(step);
         };
         if frame.epoch < self.epoch {
-            // The agent speaks to a history that is gone. Say so; introduce it if that is not done.
-            if !link.acquainted {
+            // The agent speaks to a history that is gone. Introduce it, or say again what it has missed:
+            // the first thing it hears in this epoch must be what is left.
+            if link.acquainted {
+                self.stop_waiting(from);
+            } else {
                 self.welcome_back(from, now, &mut step);
             }
             self.answer(from, now, true, &mut step);
@@ -169,7 +178,8 @@ impl Hub {
     }
 
     /// The log ended early: some of what agents were told never happened. Each agent is introduced again
-    /// when it is heard of next.
+    /// when it is heard of next. [Save](Self::save) the hub right after: what is logged from here on goes
+    /// on from that state.
     pub fn begin_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         let agents: Vec<AgentId> = self.links.keys().copied().collect();
@@ -385,7 +395,13 @@ impl Hub {
     }
 
     fn drop_queue(&mut self, agent: AgentId) {
-        if let Some((_, due)) = self.queues.remove(&agent).and_then(|queue| queue.in_flight) {
+        self.stop_waiting(agent);
+        self.queues.remove(&agent);
+    }
+
+    /// The message on its way counts as lost.
+    fn stop_waiting(&mut self, agent: AgentId) {
+        if let Some((_, due)) = self.queues.get_mut(&agent).and_then(|queue| queue.in_flight.take()) {
             self.timers.remove(&(due, agent));
         }
     }
