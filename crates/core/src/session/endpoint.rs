@@ -53,7 +53,8 @@ impl Endpoint {
         }
     }
 
-    /// The first frame of a life: makes the agent known.
+    /// The first frame of a life: makes the agent known, and is sent again until it is answered. Later it
+    /// reminds the coordinator that the agent is there.
     pub fn hello(&mut self, now: Tick) -> UpFrame {
         self.send(now)
     }
@@ -186,8 +187,8 @@ impl Endpoint {
 
     /// The first message of the queue, or without one a hello.
     fn send(&mut self, now: Tick) -> UpFrame {
-        self.sent_at = Some(now);
         let message = self.queue.front().cloned();
+        self.sent_at = (message.is_some() || !self.greeted).then_some(now);
         let sequence = if message.is_some() { self.accepted + 1 } else { 0 };
         UpFrame { sequence, message, ..self.bare() }
     }

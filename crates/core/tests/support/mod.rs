@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod host;
+pub(crate) mod link;
 
 use std::sync::Arc;
 
