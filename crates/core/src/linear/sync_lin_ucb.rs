@@ -1,6 +1,6 @@
 //! Sync-LinUCB, also known as DisLinUCB: when one agent has learned enough, everybody shares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
@@ -76,7 +76,7 @@ impl SyncLinUcb {
             version: Version(0),
             evidence: Arc::new(Evidence::none(dimension)),
             model: self.model.model(dimension),
-            agents: BTreeSet::new(),
+            agents: BTreeMap::new(),
             round: RoundId(0),
             open: None,
             now: Tick(0),
@@ -129,10 +129,12 @@ impl Agent for SyncAgent {
                 self.requested = false;
                 Ok(None)
             }
-            Downlink::Snapshot(Snapshot { authoritative, version, information, evidence, .. }) => {
+            Downlink::Snapshot(Snapshot { authoritative, version, contains, information, evidence }) => {
                 if authoritative {
-                    // Rounds of a lost history are over; what was frozen for them is unsent.
-                    let fate = InFlight::Unsent;
+                    // Rounds of a lost history are over; what was frozen for them is unsent, unless the
+                    // end of its round was not lost and only word of it was.
+                    let arrived = self.round > RoundId(0) && contains == self.round.0;
+                    let fate = if arrived { InFlight::Arrived } else { InFlight::Unsent };
                     self.view.replace_base(version, &evidence, Some(information), fate)?;
                     self.requested = false;
                     self.round = RoundId(0);
@@ -182,7 +184,8 @@ pub(crate) struct Rounds {
     version: Version,
     evidence: Arc<Evidence>,
     model: Ridge,
-    agents: BTreeSet<AgentId>,
+    /// Who has joined, with the newest round that has a part of this life in the evidence.
+    agents: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<Open>,
     now: Tick,
@@ -205,7 +208,7 @@ impl Rounds {
         self.round = RoundId(self.round.0 + 1);
         self.open = Some(Open {
             opened: self.now,
-            waiting: self.agents.clone(),
+            waiting: self.agents.keys().copied().collect(),
             included: BTreeSet::new(),
             sum: Evidence::clone(&self.evidence),
         });
@@ -241,23 +244,26 @@ impl Rounds {
         self.model.refresh([&open.sum].into_iter()).expect("every part was checked with the sum so far");
         self.evidence = Arc::new(open.sum);
         self.version = self.version.next();
+        for agent in &open.included {
+            self.agents.entry(*agent).and_modify(|newest| *newest = self.round);
+        }
         let commit = |included| Downlink::Commit {
             round: self.round,
             included,
             version: self.version,
             evidence: Arc::clone(&self.evidence),
         };
-        if open.included.len() == self.agents.len() {
+        if self.agents.keys().eq(&open.included) {
             return vec![Outgoing::to_everyone(commit(true))];
         }
-        self.agents.iter().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
+        self.agents.keys().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
     }
 
-    fn snapshot(&self, authoritative: bool) -> Downlink {
+    fn snapshot(&self, agent: AgentId, authoritative: bool) -> Downlink {
         Downlink::Snapshot(Snapshot {
             authoritative,
             version: self.version,
-            contains: 0,
+            contains: self.agents.get(&agent).map_or(0, |round| round.0),
             information: self.model.information(),
             evidence: Arc::clone(&self.evidence),
         })
@@ -266,19 +272,26 @@ impl Rounds {
 
 impl Coordinator for Rounds {
     fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
-        let mut outgoing = Vec::new();
-        let known = !self.agents.insert(agent);
-        // A new life does not answer for the old one.
+        let returning = entrance == Entrance::Returning;
+        let known = self.agents.contains_key(&agent);
+        if !(returning && known) {
+            self.agents.insert(agent, RoundId(0));
+        }
         if let Some(open) = &mut self.open {
             open.waiting.remove(&agent);
+            if !returning {
+                // A new life does not answer for the old one.
+                open.included.remove(&agent);
+            } else if open.included.contains(&agent) {
+                // It must learn whether its part counts; so that is decided now.
+                open.waiting.clear();
+            }
         }
+        let ended = self.finish_if_complete();
         let pull = known || self.join == JoinPolicy::PullOnJoin;
-        let returning = entrance == Entrance::Returning;
-        if returning || (pull && self.version > Version(0)) {
-            outgoing.push(Outgoing::to(agent, self.snapshot(returning)));
-        }
-        outgoing.extend(self.finish_if_complete());
-        outgoing
+        let told = returning || (pull && self.version > Version(0));
+        let snapshot = told.then(|| Outgoing::to(agent, self.snapshot(agent, returning)));
+        snapshot.into_iter().chain(ended).collect()
     }
 
     fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
@@ -290,7 +303,7 @@ impl Coordinator for Rounds {
     }
 
     fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
-        if !self.agents.contains(&from) {
+        if !self.agents.contains_key(&from) {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
@@ -334,7 +347,7 @@ impl Coordinator for Rounds {
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         let information = self.model.information();
-        self.agents.contains(&agent).then_some(AgentStanding {
+        self.agents.contains_key(&agent).then_some(AgentStanding {
             uploads: 0,
             version: self.version,
             information,
@@ -343,7 +356,11 @@ impl Coordinator for Rounds {
 
     fn save(&self) -> Vec<u8> {
         let ids = |set: &BTreeSet<AgentId>| set.iter().map(|a| a.0).collect::<Vec<_>>();
-        let roster = self.agents.iter().map(|a| v1::RosterEntry { agent: a.0, ..Default::default() });
+        let roster = self.agents.iter().map(|(agent, newest)| v1::RosterEntry {
+            agent: agent.0,
+            uploads: newest.0,
+            ..Default::default()
+        });
         let mut state = v1::CoordinatorState {
             version: self.version.0,
             evidence: Some(wire::evidence_to_wire(&self.evidence)),
@@ -388,7 +405,8 @@ impl Coordinator for Rounds {
         self.model.restore(&state.model.unwrap_or_default())?;
         self.version = Version(state.version);
         self.evidence = Arc::new(shared);
-        self.agents = state.roster.iter().map(|entry| AgentId(entry.agent)).collect();
+        self.agents =
+            state.roster.iter().map(|entry| (AgentId(entry.agent), RoundId(entry.uploads))).collect();
         self.round = RoundId(state.round);
         self.open = open;
         self.now = Tick(state.now);
