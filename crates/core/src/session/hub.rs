@@ -249,9 +249,11 @@ impl Hub {
                 let message = queued.message.ok_or(DecodeError::invalid("queue", "a message is missing"))?;
                 messages.push_back((queued.sequence, wire::downlink_from_wire(message)?));
             }
-            if !messages.is_empty() {
+            if let Some((sequence, _)) = messages.front() {
+                // On its way for ever: it is sent again at the next tick.
+                let in_flight = Some((*sequence, Tick(0)));
                 timers.insert((Tick(0), agent));
-                queues.insert(agent, Queue { messages, in_flight: None });
+                queues.insert(agent, Queue { messages, in_flight });
             }
         }
         self.coordinator.restore(&state.machine)?;
