@@ -82,6 +82,10 @@ impl Endpoint {
         if frame.incarnation != self.incarnation || frame.epoch < self.epoch {
             return Ok(None);
         }
+        let most = self.accepted.saturating_add(self.queue.len() as u64);
+        if frame.acknowledged > most {
+            return Err(ProtocolError::FrameGap { expected: most, got: frame.acknowledged });
+        }
         // Also a life that was never answered may be told what is left of the coordinator's history.
         let told_what_is_left =
             matches!(&frame.message, Some(Downlink::Snapshot(snapshot)) if snapshot.authoritative);
