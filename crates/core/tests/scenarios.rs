@@ -21,11 +21,6 @@ fn exchange_with(download: f64) -> Algorithm {
     Algorithm::AsyncLinUcb(AsyncLinUcb { protocol, ..Default::default() })
 }
 
-fn rounds(round_deadline: Option<u64>) -> Algorithm {
-    let round_threshold = Threshold(2.0);
-    Algorithm::SyncLinUcb(SyncLinUcb { round_threshold, round_deadline, ..Default::default() })
-}
-
 fn count(link: &Link) -> u64 {
     link.hub.coordinator().inspect().evidence.count()
 }
@@ -36,19 +31,6 @@ fn uploads(link: &Link, id: u64) -> u64 {
 
 fn in_flight(link: &Link, id: usize) -> bool {
     link.endpoints[id].agent().inspect().in_flight.is_some()
-}
-
-/// Brings all frames on the way up to the hub.
-fn up(link: &mut Link) {
-    for (from, frame) in std::mem::take(&mut link.up) {
-        link.arrive_up(from, frame);
-    }
-}
-
-fn down(link: &mut Link) {
-    for (to, frame) in std::mem::take(&mut link.down) {
-        link.arrive_down(to, frame);
-    }
 }
 
 #[test]
@@ -69,7 +51,7 @@ fn a_repeated_upload_counts_once_and_is_acknowledged_again() {
     let mut link = Link::joined(exchange());
     link.learn(0);
     let (from, frame) = link.up[0].clone();
-    up(&mut link);
+    link.deliver_up();
     let answer = link.down.clone();
     link.down.clear();
     let log = link.log.len();
@@ -84,7 +66,7 @@ fn a_repeated_upload_counts_once_and_is_acknowledged_again() {
 fn a_lost_receipt_is_sent_again_and_clears_what_was_in_flight() {
     let mut link = Link::joined(exchange());
     link.learn(0);
-    up(&mut link);
+    link.deliver_up();
     link.down.clear();
     assert!(in_flight(&link, 0));
     link.pass(RESEND);
@@ -124,7 +106,7 @@ fn a_lost_snapshot_is_sent_again_and_only_the_newest() {
     // Agent 1 hears nothing while agent 0 uploads four times.
     for _ in 0..4 {
         link.learn(0);
-        up(&mut link);
+        link.deliver_up();
         let for_others = |to: AgentId| to != AgentId(0);
         link.down.retain(|(to, _)| !for_others(*to));
         link.drain_for(AgentId(0));
@@ -152,7 +134,7 @@ fn the_older_of_two_reordered_snapshots_is_rejected() {
     let mut copies = Vec::new();
     for _ in 0..2 {
         link.learn(0);
-        up(&mut link);
+        link.deliver_up();
         copies.extend(link.down.iter().filter(|(to, _)| *to == AgentId(1)).cloned());
         link.drain();
     }
@@ -202,7 +184,7 @@ fn an_upload_that_arrived_before_its_agent_died_counts_once() {
     let mut link = Link::joined(exchange());
     link.learn(0);
     let (from, frame) = link.up[0].clone();
-    up(&mut link);
+    link.deliver_up();
     link.down.clear();
     link.begin_life(0);
     link.arrive_up(from, frame.clone());
@@ -216,7 +198,7 @@ fn an_upload_that_arrived_before_its_agent_died_counts_once() {
 fn frames_for_an_old_life_are_void_to_the_new_one() {
     let mut link = Link::joined(exchange());
     link.learn(0);
-    up(&mut link);
+    link.deliver_up();
     let old = link.down.clone();
     link.begin_life(0);
     for (to, frame) in old {
@@ -236,7 +218,7 @@ fn a_replayed_log_gives_the_same_bits_and_answers_repetitions() {
     }
     link.learn(2);
     let (from, frame) = link.up[0].clone();
-    up(&mut link);
+    link.deliver_up();
     link.down.clear();
     link.replay(0);
     assert!(link.down.is_empty(), "nothing unasked");
@@ -253,7 +235,7 @@ fn a_lost_end_of_the_log_loses_what_was_confirmed_and_nothing_else() {
     link.learn(0);
     link.drain();
     link.learn(0);
-    up(&mut link);
+    link.deliver_up();
     link.down.clear();
     // The second upload was confirmed and is lost, the third was accepted and is lost.
     link.replay(2);
@@ -291,12 +273,12 @@ fn the_first_thing_heard_in_an_epoch_is_what_is_left() {
     link.replay(1);
     // The introduction is lost, and the agent says hello again before it is repeated.
     link.hello(0);
-    up(&mut link);
+    link.deliver_up();
     link.down.clear();
     link.hello(0);
-    up(&mut link);
+    link.deliver_up();
     assert!(matches!(&link.down[0].1.message, Some(Downlink::Snapshot(s)) if s.authoritative));
-    down(&mut link);
+    link.deliver_down();
     link.learn(0);
     link.settle();
     assert_eq!(link.shared()[..2], [0.0, 1.0]);
@@ -395,77 +377,4 @@ fn another_agents_state_is_not_restored() {
     let before = link.hub.save();
     link.hub.restore(&state).unwrap_err();
     assert_eq!(link.hub.save(), before);
-}
-
-#[test]
-fn a_part_whose_commit_was_lost_with_the_epoch_counts_once() {
-    let mut link = Link::joined(rounds(None));
-    link.learn(0);
-    // The request, the calls, the parts; the round ends and word of it reaches agent 1 alone.
-    up(&mut link);
-    down(&mut link);
-    up(&mut link);
-    assert_eq!(count(&link), 1);
-    link.drain_for(AgentId(1));
-    link.learn(1);
-    up(&mut link);
-    let lost = link.log.len() - 1 - link.log.iter().rposition(is_part).expect("a round ended");
-    assert_eq!(lost, 1, "the second request");
-    link.up.clear();
-    link.down.clear();
-    link.replay(lost);
-    (0..AGENTS).for_each(|id| link.hello(id));
-    link.settle();
-    link.learn(2);
-    link.settle();
-    assert_eq!(link.everywhere()[..3], [1.0; 3]);
-    assert_eq!(link.shared()[..3], [1.0; 3]);
-}
-
-#[test]
-fn a_part_in_a_round_that_was_open_when_the_end_was_lost_counts_once() {
-    let mut link = Link::joined(rounds(None));
-    link.learn(0);
-    up(&mut link);
-    down(&mut link);
-    // Two of three parts arrive; the second is lost with the end of the log.
-    let parts = std::mem::take(&mut link.up);
-    for (from, frame) in parts.into_iter().filter(|(from, _)| from.0 < 2) {
-        link.arrive_up(from, frame);
-    }
-    link.down.clear();
-    link.replay(1);
-    (0..AGENTS).for_each(|id| link.hello(id));
-    link.settle();
-    link.learn(1);
-    link.settle();
-    assert_eq!(link.everywhere()[..2], [1.0; 2]);
-}
-
-#[test]
-fn an_agent_that_left_does_not_stand_in_for_a_late_one() {
-    let mut link = Link::joined(rounds(Some(100 * RESEND)));
-    link.learn(0);
-    link.learn(1);
-    up(&mut link);
-    down(&mut link);
-    // The parts of agents 0 and 2 arrive, that of 1 is late; 0 leaves and the deadline passes.
-    let late: Vec<_> = link.up.extract_if(.., |(from, _)| *from == AgentId(1)).collect();
-    up(&mut link);
-    let step = link.hub.leave(AgentId(0), link.now);
-    link.take(step);
-    link.pass(100 * RESEND);
-    let to_late =
-        |message: &Option<Downlink>| matches!(message, Some(Downlink::Commit { included: true, .. }));
-    assert!(!link.down.iter().any(|(to, frame)| *to == AgentId(1) && to_late(&frame.message)));
-    drop(late);
-    link.down.retain(|(to, _)| *to != AgentId(0));
-    link.up.clear();
-    let everywhere = link.everywhere();
-    assert_eq!(everywhere[1], 1.0);
-}
-
-fn is_part(entry: &posse_core::session::LogEntry) -> bool {
-    let LogEvent::Accepted(_, frame) = &entry.event else { return false };
-    matches!(frame.message, Some(Uplink::RoundEvidence { .. }))
 }

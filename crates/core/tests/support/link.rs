@@ -107,16 +107,26 @@ impl Link {
         }
     }
 
+    /// Brings everything on its way up to the hub.
+    pub(crate) fn deliver_up(&mut self) {
+        for (from, frame) in std::mem::take(&mut self.up) {
+            self.arrive_up(from, frame);
+        }
+    }
+
+    /// Brings everything on its way down to the agents.
+    pub(crate) fn deliver_down(&mut self) {
+        for (to, frame) in std::mem::take(&mut self.down) {
+            self.arrive_down(to, frame);
+        }
+    }
+
     /// Delivers all there is, in order, until links are empty.
     pub(crate) fn drain(&mut self) {
         let limit = self.sent + 2000;
         while !(self.up.is_empty() && self.down.is_empty()) {
-            for (from, frame) in std::mem::take(&mut self.up) {
-                self.arrive_up(from, frame);
-            }
-            for (to, frame) in std::mem::take(&mut self.down) {
-                self.arrive_down(to, frame);
-            }
+            self.deliver_up();
+            self.deliver_down();
             assert!(self.sent < limit, "frames answer frames for ever");
         }
     }
@@ -127,9 +137,7 @@ impl Link {
         for (to, frame) in frames {
             self.arrive_down(to, frame);
         }
-        for (from, frame) in std::mem::take(&mut self.up) {
-            self.arrive_up(from, frame);
-        }
+        self.deliver_up();
     }
 
     /// Delivers and lets time pass until nobody waits for anything.
