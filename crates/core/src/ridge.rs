@@ -44,7 +44,7 @@ impl Ridge {
     /// Everything anew from the sum of `parts`, or an error that changes nothing.
     pub fn refresh<'e>(
         &mut self,
-        parts: impl Iterator<Item = &'e Evidence> + Clone,
+        mut parts: impl Iterator<Item = &'e Evidence> + Clone,
     ) -> Result<(), ProtocolError> {
         let expected = self.dimension();
         if let Some(other) = parts.clone().find(|part| part.dimension() != expected) {
@@ -63,7 +63,7 @@ impl Ridge {
         }
         self.updates = 0;
         // An exact zero without data, whatever the rounding of λ's square root.
-        self.information = if parts.clone().all(Evidence::is_empty) { 0.0 } else { self.fresh_information() };
+        self.information = if parts.all(Evidence::is_empty) { 0.0 } else { self.fresh_information() };
         Ok(())
     }
 

@@ -46,7 +46,7 @@ fn a_part_in_a_round_that_was_open_when_the_end_was_lost_counts_once() {
     // Two of three parts arrive; the second is lost with the end of the log.
     let parts = std::mem::take(&mut link.up);
     for (from, frame) in parts.into_iter().filter(|(from, _)| from.0 < 2) {
-        link.arrive_up(from, frame);
+        link.arrive_up(from, &frame);
     }
     link.down.clear();
     link.replay(1);

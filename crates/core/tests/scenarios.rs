@@ -55,7 +55,7 @@ fn a_repeated_upload_counts_once_and_is_acknowledged_again() {
     let answer = link.down.clone();
     link.down.clear();
     let log = link.log.len();
-    link.arrive_up(from, frame);
+    link.arrive_up(from, &frame);
     assert_eq!((count(&link), link.log.len()), (1, log));
     assert_eq!(link.down[0].1.acknowledged, answer[0].1.acknowledged);
     link.settle();
@@ -141,7 +141,7 @@ fn the_older_of_two_reordered_snapshots_is_rejected() {
     let version = link.endpoints[1].agent().inspect().version;
     for (to, frame) in copies.into_iter().rev() {
         let before = link.endpoints[1].save();
-        link.arrive_down(to, frame);
+        link.arrive_down(to, &frame);
         assert_eq!(link.endpoints[1].save(), before);
     }
     assert_eq!(link.endpoints[1].agent().inspect().version, version);
@@ -171,7 +171,7 @@ fn a_new_life_starts_from_a_snapshot_and_its_old_frames_are_void() {
     assert_eq!((count(&link), uploads(&link, 0)), (1, 0));
     assert_eq!(link.endpoints[0].agent().inspect().base.count(), 1, "what its old life had sent");
     let before = link.hub.save();
-    link.arrive_up(AgentId(0), late);
+    link.arrive_up(AgentId(0), &late);
     assert_eq!(link.hub.save(), before);
     assert!(link.down.is_empty());
     link.learn(0);
@@ -187,9 +187,9 @@ fn an_upload_that_arrived_before_its_agent_died_counts_once() {
     link.deliver_up();
     link.down.clear();
     link.begin_life(0);
-    link.arrive_up(from, frame.clone());
+    link.arrive_up(from, &frame);
     link.settle();
-    link.arrive_up(from, frame);
+    link.arrive_up(from, &frame);
     link.settle();
     assert_eq!((count(&link), link.endpoints[0].agent().inspect().base.count()), (1, 1));
 }
@@ -203,7 +203,7 @@ fn frames_for_an_old_life_are_void_to_the_new_one() {
     link.begin_life(0);
     for (to, frame) in old {
         let before = link.endpoints[0].save();
-        link.arrive_down(to, frame);
+        link.arrive_down(to, &frame);
         assert_eq!(link.endpoints[0].save(), before);
     }
     link.settle();
@@ -222,7 +222,7 @@ fn a_replayed_log_gives_the_same_bits_and_answers_repetitions() {
     link.down.clear();
     link.replay(0);
     assert!(link.down.is_empty(), "nothing unasked");
-    link.arrive_up(from, frame);
+    link.arrive_up(from, &frame);
     link.settle();
     assert_eq!((count(&link), in_flight(&link, 2)), (7, false));
 }

@@ -85,12 +85,12 @@ fn suffer(link: &mut Link, fault: &Fault) {
         Fault::Up(place, again) if !link.up.is_empty() => {
             let place = place.index(link.up.len());
             let (from, frame) = if again { link.up[place].clone() } else { link.up.remove(place) };
-            link.arrive_up(from, frame);
+            link.arrive_up(from, &frame);
         }
         Fault::Down(place, again) if !link.down.is_empty() => {
             let place = place.index(link.down.len());
             let (to, frame) = if again { link.down[place].clone() } else { link.down.remove(place) };
-            link.arrive_down(to, frame);
+            link.arrive_down(to, &frame);
         }
         Fault::LoseUp(place) if !link.up.is_empty() => drop(link.up.remove(place.index(link.up.len()))),
         Fault::LoseDown(place) if !link.down.is_empty() => {

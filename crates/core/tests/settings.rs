@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const INF: f64 = f64::INFINITY;
 const NAN: f64 = f64::NAN;
 
-fn refused(algorithm: Algorithm) -> &'static str {
+fn refused(algorithm: &Algorithm) -> &'static str {
     let shape = Shape::shared(3);
     let error = algorithm.check(shape).expect_err("out of range");
     let federation = Federation { agents: 2, horizon: 10, seed: Seed(0) };
@@ -37,26 +37,26 @@ fn a_model_out_of_range_is_refused_by_name_in_every_algorithm() {
     let good = ModelConfig::default;
     for value in [0.0, -1.0, NAN, INF] {
         for algorithm in with_model(&ModelConfig { regularization: value, ..good() }) {
-            assert_eq!(refused(algorithm), "regularization");
+            assert_eq!(refused(&algorithm), "regularization");
         }
         for algorithm in with_model(&ModelConfig { norm_bound: value, ..good() }) {
-            assert_eq!(refused(algorithm), "norm_bound");
+            assert_eq!(refused(&algorithm), "norm_bound");
         }
     }
     for value in [-1e-9, NAN, INF] {
         for algorithm in with_model(&ModelConfig { noise: value, ..good() }) {
-            assert_eq!(refused(algorithm), "noise");
+            assert_eq!(refused(&algorithm), "noise");
         }
         for algorithm in with_model(&ModelConfig { width_scale: value, ..good() }) {
-            assert_eq!(refused(algorithm), "width_scale");
+            assert_eq!(refused(&algorithm), "width_scale");
         }
         for algorithm in with_model(&ModelConfig { fixed_width: Some(value), ..good() }) {
-            assert_eq!(refused(algorithm), "fixed_width");
+            assert_eq!(refused(&algorithm), "fixed_width");
         }
     }
     for value in [0.0, 1.0, -0.1, 1.1, NAN] {
         for algorithm in with_model(&ModelConfig { confidence: value, ..good() }) {
-            assert_eq!(refused(algorithm), "confidence");
+            assert_eq!(refused(&algorithm), "confidence");
         }
     }
 }
@@ -80,19 +80,19 @@ fn a_protocol_out_of_range_is_refused_by_name_in_every_algorithm() {
     for value in [0.999, 0.0, -1.0, NAN, -INF].map(Threshold) {
         for protocol in [ProtocolConfig { upload_threshold: value, ..good() }, own(Some(value), None)] {
             for algorithm in with(protocol) {
-                assert_eq!(refused(algorithm), "upload_threshold");
+                assert_eq!(refused(&algorithm), "upload_threshold");
             }
         }
         for protocol in [ProtocolConfig { download_threshold: value, ..good() }, own(None, Some(value))] {
             for algorithm in with(protocol) {
-                assert_eq!(refused(algorithm), "download_threshold");
+                assert_eq!(refused(&algorithm), "download_threshold");
             }
         }
         let fed = FedLinUcb { upload_threshold: Some(value), ..Default::default() };
-        assert_eq!(refused(Algorithm::FedLinUcb(fed)), "upload_threshold");
+        assert_eq!(refused(&Algorithm::FedLinUcb(fed)), "upload_threshold");
     }
     for algorithm in with(ProtocolConfig { min_upload: 0, ..good() }) {
-        assert_eq!(refused(algorithm), "min_upload");
+        assert_eq!(refused(&algorithm), "min_upload");
     }
 }
 
@@ -100,18 +100,18 @@ fn a_protocol_out_of_range_is_refused_by_name_in_every_algorithm() {
 fn an_algorithms_own_settings_are_refused_by_name() {
     for value in [-0.1, NAN, INF] {
         let ts = AsyncLinTs { sampling_scale: value, ..Default::default() };
-        assert_eq!(refused(Algorithm::AsyncLinTs(ts)), "sampling_scale");
+        assert_eq!(refused(&Algorithm::AsyncLinTs(ts)), "sampling_scale");
         let phe = AsyncLinPhe { perturbations: value, ..Default::default() };
-        assert_eq!(refused(Algorithm::AsyncLinPhe(phe)), "perturbations");
+        assert_eq!(refused(&Algorithm::AsyncLinPhe(phe)), "perturbations");
         let am = AsyncLinUcbAm { extra_noise: value, ..Default::default() };
-        assert_eq!(refused(Algorithm::AsyncLinUcbAm(am)), "extra_noise");
+        assert_eq!(refused(&Algorithm::AsyncLinUcbAm(am)), "extra_noise");
     }
     for value in [-0.1, NAN, -INF] {
         let sync = SyncLinUcb { round_threshold: Threshold(value), ..Default::default() };
-        assert_eq!(refused(Algorithm::SyncLinUcb(sync)), "round_threshold");
+        assert_eq!(refused(&Algorithm::SyncLinUcb(sync)), "round_threshold");
     }
     let am = AsyncLinUcbAm { iterations: 0, ..Default::default() };
-    assert_eq!(refused(Algorithm::AsyncLinUcbAm(am)), "iterations");
+    assert_eq!(refused(&Algorithm::AsyncLinUcbAm(am)), "iterations");
 }
 
 #[test]

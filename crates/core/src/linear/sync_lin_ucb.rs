@@ -324,10 +324,10 @@ impl Coordinator for Rounds {
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
         self.now = self.now.max(now);
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
-            if let Some(open) = &mut self.open {
-                open.waiting.clear();
-            }
+        if self.deadline().is_some_and(|deadline| deadline <= now)
+            && let Some(open) = &mut self.open
+        {
+            open.waiting.clear();
         }
         self.finish_if_complete()
     }

@@ -327,11 +327,11 @@ impl Hub {
         while queue.messages.front().is_some_and(|(sequence, _)| *sequence <= acknowledged) {
             queue.messages.pop_front();
         }
-        if let Some((sequence, due)) = queue.in_flight {
-            if sequence <= acknowledged {
-                queue.in_flight = None;
-                self.timers.remove(&(due, agent));
-            }
+        if let Some((sequence, due)) = queue.in_flight
+            && sequence <= acknowledged
+        {
+            queue.in_flight = None;
+            self.timers.remove(&(due, agent));
         }
         if queue.messages.is_empty() {
             self.drop_queue(agent);

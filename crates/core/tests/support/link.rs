@@ -74,7 +74,7 @@ impl Link {
     }
 
     /// Brings a frame to the hub; a refusal changes nothing.
-    pub(crate) fn arrive_up(&mut self, from: AgentId, frame: UpFrame) {
+    pub(crate) fn arrive_up(&mut self, from: AgentId, frame: &UpFrame) {
         let frame = UpFrame::decode(&frame.encode()).expect("what was sent");
         let before = self.hub.save();
         match self.hub.receive(from, frame, self.now) {
@@ -83,7 +83,7 @@ impl Link {
         }
     }
 
-    pub(crate) fn arrive_down(&mut self, to: AgentId, frame: DownFrame) {
+    pub(crate) fn arrive_down(&mut self, to: AgentId, frame: &DownFrame) {
         let frame = DownFrame::decode(&frame.encode()).expect("what was sent");
         let answer = self.endpoints[to.0 as usize].receive(frame, self.now).expect("a good frame");
         self.send_up(to.0, answer);
@@ -110,14 +110,14 @@ impl Link {
     /// Brings everything on its way up to the hub.
     pub(crate) fn deliver_up(&mut self) {
         for (from, frame) in std::mem::take(&mut self.up) {
-            self.arrive_up(from, frame);
+            self.arrive_up(from, &frame);
         }
     }
 
     /// Brings everything on its way down to the agents.
     pub(crate) fn deliver_down(&mut self) {
         for (to, frame) in std::mem::take(&mut self.down) {
-            self.arrive_down(to, frame);
+            self.arrive_down(to, &frame);
         }
     }
 
@@ -135,7 +135,7 @@ impl Link {
     pub(crate) fn drain_for(&mut self, agent: AgentId) {
         let frames: Vec<_> = self.down.extract_if(.., |(to, _)| *to == agent).collect();
         for (to, frame) in frames {
-            self.arrive_down(to, frame);
+            self.arrive_down(to, &frame);
         }
         self.deliver_up();
     }
