@@ -114,6 +114,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// Reports that `name` may not be `value`.
+    #[allow(clippy::needless_pass_by_value, reason = "values are small, and literals read better")]
     pub fn new(name: &'static str, value: impl ToString, allowed: &'static str) -> Self {
         Self { name, value: value.to_string(), allowed }
     }

@@ -20,6 +20,9 @@ pub struct Evidence {
     count: u64,
 }
 
+/// The most observations that are believed: widths count in `f64`, and sums of counts never wrap.
+const MOST_OBSERVATIONS: u64 = 1 << 53;
+
 impl Evidence {
     /// No observations yet, of `dimension` features each.
     #[must_use]
@@ -36,7 +39,8 @@ impl Evidence {
     }
 
     /// Whether these numbers are possible: shapes agree, all are finite, no diagonal entry is negative, no
-    /// entry exceeds what its diagonal allows, and without observations everything is zero.
+    /// entry exceeds what its diagonal allows, without observations everything is zero, and there are not
+    /// more than 2⁵³ of them.
     pub fn check(&self) -> Result<(), ProtocolError> {
         let d = self.dimension();
         if self.gram.len() != packed(d) {
@@ -49,6 +53,9 @@ impl Evidence {
             let nothing = self.gram.iter().chain(&self.moment).all(|&v| v == 0.0);
             return nothing.then_some(()).ok_or(ProtocolError::Evidence("numbers without observations"));
         }
+        if self.count > MOST_OBSERVATIONS {
+            return Err(ProtocolError::Evidence("more observations than can be counted"));
+        }
         let diagonal = |i: usize| self.gram[packed(i) + i];
         for i in 0..d {
             if diagonal(i) < 0.0 {
@@ -56,7 +63,9 @@ impl Evidence {
             }
             for j in 0..i {
                 let (off, limit) = (self.gram[packed(i) + j], diagonal(i) * diagonal(j));
-                if off * off > limit * (1.0 + 1e-9) + f64::MIN_POSITIVE {
+                // The square of a tiny feature is rounded to a multiple of 5e-324, perhaps to nothing.
+                let underflow = f64::MIN_POSITIVE * (1.0 + diagonal(i).max(diagonal(j)));
+                if off * off > limit * (1.0 + 1e-9) + underflow {
                     return Err(ProtocolError::Evidence("a matrix that is not positive semidefinite"));
                 }
             }
@@ -104,6 +113,19 @@ impl Evidence {
         add_assign(&mut self.gram, &other.gram);
         add_assign(&mut self.moment, &other.moment);
         self.count += other.count;
+    }
+
+    /// This and evidence from elsewhere together, unless that is more than numbers can hold.
+    pub(crate) fn checked_sum(&self, other: &Self) -> Result<Self, ProtocolError> {
+        let mut sum = self.clone();
+        sum.count = self.count.saturating_add(other.count);
+        add_assign(&mut sum.gram, &other.gram);
+        add_assign(&mut sum.moment, &other.moment);
+        if sum.is_finite() && sum.count <= MOST_OBSERVATIONS {
+            Ok(sum)
+        } else {
+            Err(ProtocolError::Evidence("it overflows what is there"))
+        }
     }
 
     /// Forgets everything and keeps the memory.
@@ -200,6 +222,18 @@ mod tests {
         assert_eq!(evidence.observe(&[1e200, 1.0], 1.0), Err(InputError::Overflow));
         assert!(evidence.observe(&[1.0], 1.0).is_err());
         assert_eq!(evidence, before);
+    }
+
+    #[test]
+    fn squares_that_underflow_do_not_make_observations_impossible() {
+        for tiny in [1e-150, 1e-155, 1.3e-161, 1e-163, 1e-170, 1e-250, 1e-308] {
+            for large in [1.0, 1e20, 1e60, 1e100, 1e140] {
+                let mut evidence = Evidence::none(3);
+                evidence.observe(&[tiny, large, 1.0], 1.0).unwrap();
+                evidence.observe(&[-tiny, large, 3.0 * tiny], 1.0).unwrap();
+                assert_eq!(evidence.check(), Ok(()), "{tiny} beside {large}");
+            }
+        }
     }
 
     #[test]

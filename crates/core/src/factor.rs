@@ -139,7 +139,7 @@ impl Factor {
     }
 
     /// Replaces the factor by that of the sum of `parts` plus λI. `false` if that sum is not positive
-    /// definite, which leaves the factor unusable: call it on a copy when the parts come from elsewhere.
+    /// definite or the solution overflows, which leaves the factor unusable: call it on a copy when the parts come from elsewhere.
     pub(crate) fn refresh<'e>(
         &mut self,
         regularization: f64,
@@ -161,7 +161,8 @@ impl Factor {
         for j in 0..d {
             self.rows[self.offset[j] as usize + j] += regularization;
         }
-        Arch::new().dispatch(Factorise { factor: self })
+        // Pivots vouch for the matrix; nothing but this look vouches for q.
+        Arch::new().dispatch(Factorise { factor: self }) && (0..d).all(|j| self.entry(j, d).is_finite())
     }
 
     /// ln det V(λ), from the diagonal.
@@ -442,3 +443,7 @@ fn solve_tile<S: Simd, const W: usize>(
     means[..W].copy_from_slice(&mean);
     squared_widths[..W].copy_from_slice(&square);
 }
+
+#[cfg(test)]
+#[path = "factor_tests.rs"]
+mod tests;

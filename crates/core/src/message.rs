@@ -74,7 +74,8 @@ pub struct Snapshot {
     pub authoritative: bool,
     /// The coordinator's state.
     pub version: Version,
-    /// How many uploads of the receiving agent are in it.
+    /// How many uploads of the receiving agent are in it; from a coordinator of rounds, the newest round
+    /// with its part.
     pub contains: u64,
     /// [Information](crate::Ridge) of the evidence.
     pub information: f64,

@@ -44,8 +44,12 @@ impl Ridge {
     /// Everything anew from the sum of `parts`, or an error that changes nothing.
     pub fn refresh<'e>(
         &mut self,
-        parts: impl Iterator<Item = &'e Evidence> + Clone,
+        mut parts: impl Iterator<Item = &'e Evidence> + Clone,
     ) -> Result<(), ProtocolError> {
+        let expected = self.dimension();
+        if let Some(other) = parts.clone().find(|part| part.dimension() != expected) {
+            return Err(ProtocolError::Dimension { expected, got: other.dimension() });
+        }
         let made = WORKSPACE.with_borrow_mut(|workspace| {
             let spare = workspace.spare(self.dimension());
             let made = spare.refresh(self.regularization, parts.clone());
@@ -55,11 +59,11 @@ impl Ridge {
             made
         });
         if !made {
-            return Err(ProtocolError::Evidence("a matrix that is not positive semidefinite"));
+            return Err(ProtocolError::Evidence("no finite model fits it"));
         }
         self.updates = 0;
         // An exact zero without data, whatever the rounding of λ's square root.
-        self.information = if parts.clone().all(Evidence::is_empty) { 0.0 } else { self.fresh_information() };
+        self.information = if parts.all(Evidence::is_empty) { 0.0 } else { self.fresh_information() };
         Ok(())
     }
 
@@ -189,3 +193,7 @@ impl Ridge {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "ridge_tests.rs"]
+mod tests;

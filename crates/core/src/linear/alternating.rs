@@ -221,3 +221,7 @@ fn project(theta: &mut [f64]) {
         *value *= factor;
     }
 }
+
+#[cfg(test)]
+#[path = "alternating_tests.rs"]
+mod tests;

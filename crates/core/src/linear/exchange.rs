@@ -95,11 +95,7 @@ impl Exchange {
         }
         let increment = upload.evidence.unwrap();
         increment.check()?;
-        let mut sum = Evidence::clone(&self.evidence);
-        sum.add(&increment);
-        if !sum.is_finite() {
-            return Err(ProtocolError::Evidence("it overflows what is there"));
-        }
+        let sum = self.evidence.checked_sum(&increment)?;
         self.model.refresh([&sum].into_iter())?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();

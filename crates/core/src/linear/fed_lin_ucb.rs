@@ -102,10 +102,16 @@ impl Agent for FedAgent {
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        // The view proves that the base and the agent's own evidence are possible together; only this
+        // proves it for the base.
+        let mut downloaded = None;
+        if let Downlink::Snapshot(snapshot) = &message {
+            let model = downloaded.insert(self.downloaded.clone());
+            model.refresh(std::iter::once(&*snapshot.evidence))?;
+        }
         let (changed, answer) = receive_into(&mut self.view, self.trigger, NAME, message)?;
-        if changed {
-            let base = std::iter::once(&**self.view.base());
-            self.downloaded.refresh(base).expect("the view was factorised with this base");
+        if let (true, Some(model)) = (changed, downloaded) {
+            self.downloaded = model;
         }
         Ok(answer)
     }

@@ -72,7 +72,8 @@ impl PerturbedHistory {
 
     /// Remembers an observation; `parts` is the evidence including it.
     pub(crate) fn observe<'e>(&mut self, x: &[f64], parts: impl Iterator<Item = &'e Evidence>) {
-        if self.mode == Perturbation::Approximate {
+        // Without features there is nothing to perturb, and no draw to be spent on it.
+        if self.mode == Perturbation::Approximate || x.iter().all(|&v| v == 0.0) {
             return;
         }
         self.recent.extend_from_slice(x);

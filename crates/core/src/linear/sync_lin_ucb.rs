@@ -132,8 +132,9 @@ impl Agent for SyncAgent {
             Downlink::Snapshot(Snapshot { authoritative, version, contains, information, evidence }) => {
                 if authoritative {
                     // Rounds of a lost history are over; what was frozen for them is unsent, unless the
-                    // round is in what is left.
-                    let fate = if contains >= self.round.0 { InFlight::Arrived } else { InFlight::Unsent };
+                    // end of its round was not lost and only word of it was.
+                    let arrived = self.round > RoundId(0) && contains == self.round.0;
+                    let fate = if arrived { InFlight::Arrived } else { InFlight::Unsent };
                     self.view.replace_base(version, &evidence, Some(information), fate)?;
                     self.requested = false;
                     self.round = RoundId(0);
@@ -183,7 +184,7 @@ pub(crate) struct Rounds {
     version: Version,
     evidence: Arc<Evidence>,
     model: Ridge,
-    /// Who takes part, and the last round each was included in.
+    /// Who has joined, with the newest round that has a part of this life in the evidence.
     agents: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<Open>,
@@ -229,11 +230,7 @@ impl Rounds {
         if !part.is_nothing() {
             let part = part.unwrap();
             part.check()?;
-            let mut sum = open.sum.clone();
-            sum.add(&part);
-            if !sum.is_finite() {
-                return Err(ProtocolError::Evidence("it overflows what is there"));
-            }
+            let sum = open.sum.checked_sum(&part)?;
             self.model.clone().refresh([&sum].into_iter())?;
             open.sum = sum;
         }
@@ -248,7 +245,7 @@ impl Rounds {
         self.evidence = Arc::new(open.sum);
         self.version = self.version.next();
         for agent in &open.included {
-            self.agents.entry(*agent).and_modify(|last| *last = self.round);
+            self.agents.entry(*agent).and_modify(|newest| *newest = self.round);
         }
         let commit = |included| Downlink::Commit {
             round: self.round,
@@ -256,7 +253,7 @@ impl Rounds {
             version: self.version,
             evidence: Arc::clone(&self.evidence),
         };
-        if open.included.len() == self.agents.len() {
+        if self.agents.keys().eq(&open.included) {
             return vec![Outgoing::to_everyone(commit(true))];
         }
         self.agents.keys().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
@@ -275,26 +272,26 @@ impl Rounds {
 
 impl Coordinator for Rounds {
     fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
-        let mut outgoing = Vec::new();
+        let returning = entrance == Entrance::Returning;
         let known = self.agents.contains_key(&agent);
-        self.agents.entry(agent).or_default();
-        // A new life does not answer for the old one.
+        if !(returning && known) {
+            self.agents.insert(agent, RoundId(0));
+        }
         if let Some(open) = &mut self.open {
             open.waiting.remove(&agent);
+            if !returning {
+                // A new life does not answer for the old one.
+                open.included.remove(&agent);
+            } else if open.included.contains(&agent) {
+                // It must learn whether its part counts; so that is decided now.
+                open.waiting.clear();
+            }
         }
+        let ended = self.finish_if_complete();
         let pull = known || self.join == JoinPolicy::PullOnJoin;
-        let returning = entrance == Entrance::Returning;
-        if returning || (pull && self.version > Version(0)) {
-            outgoing.push(Outgoing::to(agent, self.snapshot(agent, returning)));
-        }
-        // A returning agent has taken back what it gave to an open round: collect that round anew.
-        let taken_back = |open: &mut Open| returning && open.included.contains(&agent);
-        if self.open.take_if(taken_back).is_some() {
-            outgoing.extend(self.start());
-        } else {
-            outgoing.extend(self.finish_if_complete());
-        }
-        outgoing
+        let told = returning || (pull && self.version > Version(0));
+        let snapshot = told.then(|| Outgoing::to(agent, self.snapshot(agent, returning)));
+        snapshot.into_iter().chain(ended).collect()
     }
 
     fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
@@ -327,10 +324,10 @@ impl Coordinator for Rounds {
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
         self.now = self.now.max(now);
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
-            if let Some(open) = &mut self.open {
-                open.waiting.clear();
-            }
+        if self.deadline().is_some_and(|deadline| deadline <= now)
+            && let Some(open) = &mut self.open
+        {
+            open.waiting.clear();
         }
         self.finish_if_complete()
     }
@@ -349,16 +346,15 @@ impl Coordinator for Rounds {
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
-        let information = self.model.information();
-        let uploads = self.agents.get(&agent)?.0;
+        let (uploads, information) = (self.agents.get(&agent)?.0, self.model.information());
         Some(AgentStanding { uploads, version: self.version, information })
     }
 
     fn save(&self) -> Vec<u8> {
         let ids = |set: &BTreeSet<AgentId>| set.iter().map(|a| a.0).collect::<Vec<_>>();
-        let roster = self.agents.iter().map(|(agent, round)| v1::RosterEntry {
+        let roster = self.agents.iter().map(|(agent, newest)| v1::RosterEntry {
             agent: agent.0,
-            uploads: round.0,
+            uploads: newest.0,
             ..Default::default()
         });
         let mut state = v1::CoordinatorState {

@@ -95,6 +95,9 @@ impl View {
         if !(newer || snapshot.authoritative) {
             return Ok(Adopted::Stale);
         }
+        if snapshot.contains > self.uploads {
+            return Err(ProtocolError::Sequence { expected: self.uploads, got: snapshot.contains });
+        }
         let contained = self.in_flight.is_some() && snapshot.contains >= self.uploads;
         let fate = if contained { InFlight::Arrived } else { InFlight::Underway };
         let information = Some(snapshot.information);
@@ -132,6 +135,9 @@ impl View {
         let (expected, got) = (self.model.dimension(), base.dimension());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
+        }
+        if base_information.is_some_and(|information| !(information.is_finite() && information >= 0.0)) {
+            return Err(ProtocolError::Evidence("the information is not a finite number"));
         }
         let in_flight = self.in_flight.as_ref().filter(|_| fate != InFlight::Arrived);
         let (underway, unsent) =

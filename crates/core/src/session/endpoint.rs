@@ -90,6 +90,10 @@ impl Endpoint {
         if void || (new_epoch && frame.message.is_none()) {
             return Ok(None);
         }
+        let most = self.accepted.saturating_add(self.queue.len() as u64);
+        if frame.acknowledged > most && !new_epoch {
+            return Err(ProtocolError::FrameGap { expected: most, got: frame.acknowledged });
+        }
         let received = if new_epoch { 0 } else { self.received };
         let mut answers = None;
         let is_new = frame.sequence > received;

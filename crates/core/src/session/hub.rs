@@ -100,7 +100,10 @@ impl Hub {
         };
         if frame.epoch < self.epoch {
             // The agent speaks to a history that is gone. The authoritative snapshot will tell it.
-            if !link.acquainted {
+            if link.acquainted {
+                self.stop_waiting(from);
+                self.send_next(from, now, &mut step);
+            } else {
                 self.welcome_back(from, now, &mut step);
             }
             return Ok(step);
@@ -246,9 +249,11 @@ impl Hub {
                 let message = queued.message.ok_or(DecodeError::invalid("queue", "a message is missing"))?;
                 messages.push_back((queued.sequence, wire::downlink_from_wire(message)?));
             }
-            if !messages.is_empty() {
+            if let Some((sequence, _)) = messages.front() {
+                // On its way for ever: it is sent again at the next tick.
+                let in_flight = Some((*sequence, Tick(0)));
                 timers.insert((Tick(0), agent));
-                queues.insert(agent, Queue { messages, in_flight: None });
+                queues.insert(agent, Queue { messages, in_flight });
             }
         }
         self.coordinator.restore(&state.machine)?;
@@ -324,11 +329,11 @@ impl Hub {
         while queue.messages.front().is_some_and(|(sequence, _)| *sequence <= acknowledged) {
             queue.messages.pop_front();
         }
-        if let Some((sequence, due)) = queue.in_flight {
-            if sequence <= acknowledged {
-                queue.in_flight = None;
-                self.timers.remove(&(due, agent));
-            }
+        if let Some((sequence, due)) = queue.in_flight
+            && sequence <= acknowledged
+        {
+            queue.in_flight = None;
+            self.timers.remove(&(due, agent));
         }
         if queue.messages.is_empty() {
             self.drop_queue(agent);
@@ -393,7 +398,13 @@ impl Hub {
     }
 
     fn drop_queue(&mut self, agent: AgentId) {
-        if let Some((_, due)) = self.queues.remove(&agent).and_then(|queue| queue.in_flight) {
+        self.stop_waiting(agent);
+        self.queues.remove(&agent);
+    }
+
+    /// The message on its way counts as lost.
+    fn stop_waiting(&mut self, agent: AgentId) {
+        if let Some((_, due)) = self.queues.get_mut(&agent).and_then(|queue| queue.in_flight.take()) {
             self.timers.remove(&(due, agent));
         }
     }

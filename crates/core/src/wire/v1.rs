@@ -106,7 +106,8 @@ pub struct Snapshot {
     pub authoritative: bool,
     #[prost(uint64, tag = "2")]
     pub version: u64,
-    /// How many uploads of the receiving agent are in it.
+    /// How many uploads of the receiving agent are in it; from a coordinator of rounds, the newest round with
+    /// its part.
     #[prost(uint64, tag = "3")]
     pub contains: u64,
     /// ln det(I + Σxxᵀ/λ) of the evidence.

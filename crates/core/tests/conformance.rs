@@ -1,0 +1,170 @@
+//! What every algorithm does, whatever it is.
+
+mod support;
+
+use posse_core::{Agent, AgentId, Arms, InputError, UserId};
+use support::host::{AGENTS, Case, Event, Host, STEPS, cases};
+
+/// A second agent in the same state.
+fn twin(case: &Case, id: u64, agent: &dyn Agent) -> Box<dyn Agent> {
+    let mut twin = case.agent(id);
+    twin.restore(&agent.save()).expect("a saved state of the same configuration");
+    twin
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn the_same_inputs_give_the_same_choices_messages_and_bytes() {
+    for case in cases() {
+        let (one, two) = (Host::after(&case, STEPS), Host::after(&case, STEPS));
+        assert_eq!(one.events, two.events, "{case:?}");
+        assert_eq!(one.save(), two.save(), "{case:?}");
+    }
+}
+
+#[test]
+fn a_restored_machine_goes_on_with_the_same_choices_messages_and_bytes() {
+    for case in cases() {
+        let plain = Host::after(&case, STEPS);
+        let mut reborn = Host::new(&case);
+        reborn.reborn = true;
+        (0..STEPS).for_each(|step| reborn.interact(step));
+        assert_eq!(plain.events, reborn.events, "{case:?}");
+        assert_eq!(plain.save(), reborn.save(), "{case:?}");
+    }
+}
+
+#[test]
+fn federated_algorithms_speak_and_the_others_do_not() {
+    for case in cases() {
+        let spoken = Host::after(&case, STEPS).events.iter().any(|event| matches!(event, Event::Up(..)));
+        assert_eq!(
+            spoken,
+            !case.algorithm.name().ends_with("l-lin-ucb") && case.algorithm.name() != "lin-ucb"
+        );
+    }
+}
+
+#[test]
+fn every_observation_is_counted_once() {
+    for case in cases() {
+        let host = Host::after(&case, STEPS);
+        let held = host.agents.iter().map(|agent| {
+            let view = agent.inspect();
+            view.buffer.count() + view.in_flight.map_or(0, |(_, evidence)| evidence.count()) + view.withheld
+        });
+        assert_eq!(held.sum::<u64>() + host.coordinator.inspect().evidence.count(), STEPS, "{case:?}");
+    }
+}
+
+#[test]
+fn permuting_the_arms_permutes_the_pick() {
+    for case in cases() {
+        let mut host = Host::new(&case);
+        for step in 0..STEPS {
+            host.interact(step);
+            let id = step % AGENTS;
+            // Without data all arms are equal to a rule that perturbs data.
+            if host.agents[id as usize].inspect().model.information() == 0.0 {
+                continue;
+            }
+            let arms = host.arms(1000 + step);
+            let rows: Vec<&[f64]> = (0..arms.len()).map(|k| arms.row((3 * k + 2) % arms.len())).collect();
+            let permuted = Arms::from_rows(arms.dimension(), &rows).unwrap();
+            let pick = |arms: &Arms| {
+                let mut agent = twin(&case, id, &*host.agents[id as usize]);
+                let choice = agent.choose(UserId(0), arms).unwrap();
+                arms.row(choice.arm).to_vec()
+            };
+            assert_eq!(pick(&arms), pick(&permuted), "{case:?} after {step}");
+        }
+    }
+}
+
+#[test]
+fn offering_an_arm_twice_changes_nothing() {
+    for case in cases() {
+        let host = Host::after(&case, STEPS);
+        for (id, agent) in host.agents.iter().enumerate() {
+            for step in 0..20 {
+                let arms = host.arms(2000 + step);
+                let picked = twin(&case, id as u64, &**agent).choose(UserId(0), &arms).unwrap().arm;
+                let once = (0..arms.len()).map(|k| arms.row(k));
+                let doubled: Vec<&[f64]> = once.flat_map(|row| [row, row]).collect();
+                let doubled = Arms::from_rows(arms.dimension(), &doubled).unwrap();
+                let again = twin(&case, id as u64, &**agent).choose(UserId(0), &doubled).unwrap().arm;
+                assert_eq!(again, 2 * picked, "{case:?}: the lower of two equals");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_only_arm_is_chosen() {
+    for case in cases() {
+        let mut host = Host::after(&case, 10);
+        let arms = Arms::from_rows(case.shape.dimension(), &[host.arms(0).row(3)]).unwrap();
+        assert_eq!(host.agents[0].choose(UserId(0), &arms).unwrap().arm, 0);
+    }
+}
+
+#[test]
+fn observations_without_features_change_nothing_but_counts() {
+    for case in cases() {
+        let host = Host::after(&case, STEPS);
+        for (id, agent) in host.agents.iter().enumerate() {
+            let mut with = twin(&case, id as u64, &**agent);
+            let mut without = twin(&case, id as u64, &**agent);
+            for _ in 0..3 {
+                // Rounds may be asked for: their urgency counts observations.
+                let _ = with.learn(UserId(0), &vec![0.0; case.shape.dimension()], 1.0).unwrap();
+            }
+            let (a, b) = (with.inspect(), without.inspect());
+            assert_eq!(a.model.information().to_bits(), b.model.information().to_bits(), "{case:?}");
+            assert_eq!(bits(&a.model.estimate()), bits(&b.model.estimate()), "{case:?}");
+            for step in 0..20 {
+                let arms = host.arms(3000 + step);
+                let (one, two) = (with.choose(UserId(0), &arms), without.choose(UserId(0), &arms));
+                assert_eq!(one, two, "{case:?} choice {step}");
+                for agent in [&mut with, &mut without] {
+                    let _ = agent.learn(UserId(0), arms.row(0), 0.5).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn features_of_any_size_give_valid_choices_or_a_clear_error() {
+    for case in cases() {
+        for scale in [1e-150, 1e-100, 1e-20, 1e-6, 1e3, 1e7, 1e9, 1e30, 1e60, 1e100] {
+            let mut host = Host::new(&case);
+            host.lenient = true;
+            for step in 0..STEPS {
+                let id = step % AGENTS;
+                host.join(AgentId(id));
+                let arms = host.arms(step);
+                // Every other arm is of ordinary size.
+                let rows: Vec<Vec<f64>> = (0..arms.len())
+                    .map(|k| arms.row(k).iter().map(|x| if k % 2 == 0 { x * scale } else { *x }).collect())
+                    .collect();
+                let arms = Arms::from_rows(arms.dimension(), &rows).unwrap();
+                let choice = match host.agents[id as usize].choose(UserId(0), &arms) {
+                    Ok(choice) => choice.arm,
+                    Err(InputError::NoFiniteScore) => 0,
+                    Err(error) => panic!("{case:?} at {scale}: {error}"),
+                };
+                let x = arms.row(choice);
+                host.learn(id, x, x[0].signum()).expect("squares of 1e100 fit");
+            }
+            for agent in &host.agents {
+                let model = agent.inspect().model;
+                assert!(model.information().is_finite(), "{case:?} at {scale}");
+                assert!(model.estimate().iter().all(|v| v.is_finite()), "{case:?} at {scale}");
+            }
+        }
+    }
+}

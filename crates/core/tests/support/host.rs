@@ -1,0 +1,235 @@
+//! A host in a few lines: three agents, a coordinator, and links that deliver everything at once.
+
+use std::collections::VecDeque;
+
+use posse_core::wire::{encode_downlink, encode_uplink};
+use posse_core::*;
+
+pub(crate) const AGENTS: u64 = 3;
+pub(crate) const STEPS: u64 = 60;
+
+/// An algorithm with arms it is tried on.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) shape: Shape,
+}
+
+/// Every algorithm with its defaults, and the settings that take other paths.
+pub(crate) fn cases() -> Vec<Case> {
+    let flat = Shape::shared(4);
+    let split = Shape { shared: 3, local: 2 };
+    let protocol = |join, snapshot_in_receipt| ProtocolConfig {
+        join,
+        snapshot_in_receipt,
+        min_upload: 2,
+        ..Default::default()
+    };
+    let am = AsyncLinUcbAm::default;
+    let (eager, pull) = (JoinPolicy::Eager, JoinPolicy::PullOnJoin);
+    let busy = ProtocolConfig {
+        upload_threshold: Threshold(1.0),
+        download_threshold: Threshold(1.0),
+        join: eager,
+        ..Default::default()
+    };
+    let own =
+        Override { agent: AgentId(1), upload_threshold: Some(Threshold(1.0)), download_threshold: None };
+    let variants = [
+        (Algorithm::AsyncLinUcbAm(am()), split),
+        (Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: true, ..am() }), flat),
+        (Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { cold_start: false, extra_noise: 1.0, ..am() }), split),
+        (
+            Algorithm::AsyncLinPhe(AsyncLinPhe {
+                perturbation: Perturbation::Approximate,
+                ..Default::default()
+            }),
+            flat,
+        ),
+        (Algorithm::AsyncLinUcb(AsyncLinUcb { protocol: protocol(pull, true), ..Default::default() }), flat),
+        (Algorithm::AsyncLinTs(AsyncLinTs { protocol: protocol(eager, true), ..Default::default() }), flat),
+        (Algorithm::AsyncLinUcb(AsyncLinUcb { protocol: busy.clone(), ..Default::default() }), flat),
+        (Algorithm::AsyncLinPhe(AsyncLinPhe { protocol: busy, ..Default::default() }), flat),
+        (
+            Algorithm::AsyncLinUcb(AsyncLinUcb {
+                protocol: ProtocolConfig { overrides: vec![own], ..Default::default() },
+                ..Default::default()
+            }),
+            flat,
+        ),
+        (
+            Algorithm::SyncLinUcb(SyncLinUcb { join: pull, round_deadline: Some(5), ..Default::default() }),
+            flat,
+        ),
+        (
+            Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(3.0)), ..Default::default() }),
+            flat,
+        ),
+    ];
+    let defaults = Algorithm::all().into_iter().map(|algorithm| Case { algorithm, shape: flat });
+    defaults.chain(variants.map(|(algorithm, shape)| Case { algorithm, shape })).collect()
+}
+
+impl Case {
+    pub(crate) fn agent(&self, id: u64) -> Box<dyn Agent> {
+        let federation = Federation { agents: AGENTS, horizon: STEPS, seed: Seed(11) };
+        self.algorithm.agent(AgentId(id), self.shape, &federation).expect("settings in range")
+    }
+
+    pub(crate) fn coordinator(&self) -> Box<dyn Coordinator> {
+        self.algorithm.coordinator(self.shape).expect("settings in range")
+    }
+
+    /// The dimension of what the agents share.
+    pub(crate) fn shared(&self) -> usize {
+        self.agent(0).inspect().model.dimension()
+    }
+}
+
+enum Letter {
+    Up(AgentId, Uplink),
+    Down(AgentId, Downlink),
+}
+
+/// Everything that happened, in a form that compares.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    Chose(u64, usize),
+    Up(u64, Vec<u8>),
+    Down(u64, Vec<u8>),
+}
+
+pub(crate) struct Host {
+    case: Case,
+    pub(crate) agents: Vec<Box<dyn Agent>>,
+    pub(crate) coordinator: Box<dyn Coordinator>,
+    joined: Vec<AgentId>,
+    queue: VecDeque<Letter>,
+    pub(crate) events: Vec<Event>,
+    /// Before every call, save the machine and go on with a new one that restored it.
+    pub(crate) reborn: bool,
+    /// Take a refusal for impossible evidence, which only enormous features may cause.
+    pub(crate) lenient: bool,
+}
+
+impl Host {
+    pub(crate) fn new(case: &Case) -> Self {
+        let mut host = Self {
+            case: case.clone(),
+            agents: (0..AGENTS).map(|id| case.agent(id)).collect(),
+            coordinator: case.coordinator(),
+            joined: Vec::new(),
+            queue: VecDeque::new(),
+            events: Vec::new(),
+            reborn: false,
+            lenient: false,
+        };
+        if case.algorithm.join_policy() == JoinPolicy::Eager {
+            (0..AGENTS).for_each(|id| host.join(AgentId(id)));
+        }
+        host
+    }
+
+    /// A host that has played `steps` interactions.
+    pub(crate) fn after(case: &Case, steps: u64) -> Self {
+        let mut host = Self::new(case);
+        (0..steps).for_each(|step| host.interact(step));
+        host
+    }
+
+    pub(crate) fn arms(&self, step: u64) -> Arms {
+        let d = self.case.shape.dimension();
+        let mut stream = Seed(5).stream("arms", step, 0);
+        let rows: Vec<Vec<f64>> = (0..7).map(|_| (0..d).map(|_| stream.normal() / 2.0).collect()).collect();
+        Arms::from_rows(d, &rows).expect("normals are finite")
+    }
+
+    /// One interaction of one agent, and all that follows from it.
+    pub(crate) fn interact(&mut self, step: u64) {
+        let mut stream = Seed(6).stream("interaction", step, 0);
+        let agent = match self.case.algorithm.placement() {
+            Placement::Central => 0,
+            Placement::PerAgent => stream.below(AGENTS),
+        };
+        self.join(AgentId(agent));
+        let arms = self.arms(step);
+        let choice = self.agent(agent).choose(UserId(agent), &arms).expect("good arms");
+        assert!(choice.arm < arms.len());
+        assert!(choice.propensity.is_none_or(|p| p == 1.0));
+        self.events.push(Event::Chose(agent, choice.arm));
+        let x = arms.row(choice.arm);
+        let reward =
+            x.iter().enumerate().map(|(i, x)| x / (i + 1) as f64).sum::<f64>() + 0.1 * stream.normal();
+        self.learn(agent, x, reward).expect("a good observation");
+    }
+
+    pub(crate) fn learn(&mut self, agent: u64, x: &[f64], reward: f64) -> Result<(), InputError> {
+        let said = self.agent(agent).learn(UserId(agent), x, reward)?;
+        self.queue.extend(said.map(|message| Letter::Up(AgentId(agent), message)));
+        self.deliver();
+        Ok(())
+    }
+
+    pub(crate) fn join(&mut self, agent: AgentId) {
+        if !self.joined.contains(&agent) {
+            self.joined.push(agent);
+            let outgoing = self.coordinator().join(agent, Entrance::NewLife);
+            self.post(outgoing);
+            self.deliver();
+        }
+    }
+
+    /// The saved states of everybody.
+    pub(crate) fn save(&self) -> Vec<Vec<u8>> {
+        self.agents.iter().map(|agent| agent.save()).chain([self.coordinator.save()]).collect()
+    }
+
+    fn deliver(&mut self) {
+        while let Some(letter) = self.queue.pop_front() {
+            let refused = match letter {
+                Letter::Up(from, message) => {
+                    self.events.push(Event::Up(from.0, encode_uplink(&message)));
+                    self.coordinator().receive(from, message).map(|outgoing| self.post(outgoing)).err()
+                }
+                Letter::Down(to, message) => {
+                    self.events.push(Event::Down(to.0, encode_downlink(&message)));
+                    let answer = self.agent(to.0).receive(message);
+                    answer.map(|said| self.queue.extend(said.map(|m| Letter::Up(to, m)))).err()
+                }
+            };
+            match refused {
+                None => {}
+                Some(ProtocolError::Evidence(_)) if self.lenient => {}
+                Some(error) => panic!("{}: {error}", self.case.algorithm.name()),
+            }
+        }
+    }
+
+    fn post(&mut self, outgoing: Vec<Outgoing>) {
+        for Outgoing { to, message } in outgoing {
+            let recipients = self.joined.iter().filter(|agent| to.includes(**agent));
+            self.queue.extend(recipients.map(|&agent| Letter::Down(agent, message.clone())));
+        }
+    }
+
+    fn agent(&mut self, id: u64) -> &mut dyn Agent {
+        let agent = &mut self.agents[id as usize];
+        if self.reborn {
+            let state = agent.save();
+            *agent = self.case.agent(id);
+            agent.restore(&state).expect("its own state");
+            assert_eq!(agent.save(), state);
+        }
+        &mut **agent
+    }
+
+    fn coordinator(&mut self) -> &mut dyn Coordinator {
+        if self.reborn {
+            let state = self.coordinator.save();
+            self.coordinator = self.case.coordinator();
+            self.coordinator.restore(&state).expect("its own state");
+            assert_eq!(self.coordinator.save(), state);
+        }
+        &mut *self.coordinator
+    }
+}

@@ -1,0 +1,105 @@
+//! Messages of every kind, for tests of whatever carries them.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub(crate) mod host;
+pub(crate) mod link;
+
+use std::sync::Arc;
+
+use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
+use posse_core::{
+    AgentId, Downlink, Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, RoundId, Seed, Snapshot, Tick,
+    Uplink, Version,
+};
+use proptest::option;
+use proptest::prelude::*;
+
+/// The evidence of `n` observations with normal features and rewards.
+pub(crate) fn random_evidence(d: usize, n: u64, seed: u64) -> Evidence {
+    let mut stream = Seed(seed).stream("evidence", 0, 0);
+    let mut evidence = Evidence::none(d);
+    for _ in 0..n {
+        let x: Vec<f64> = (0..d).map(|_| stream.normal()).collect();
+        evidence.observe(&x, stream.normal()).expect("normals are finite");
+    }
+    evidence
+}
+
+/// Small and large integers: every length of a varint, zero among them.
+pub(crate) fn integers() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), 0u64..300, (0u32..64).prop_map(|bits| 1 << bits)]
+}
+
+fn informations() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), Just(-0.0), 0.0..1e3, Just(f64::MAX), Just(f64::MIN_POSITIVE)]
+}
+
+pub(crate) fn evidences() -> impl Strategy<Value = Evidence> {
+    (0usize..9, 0u64..12, any::<u64>()).prop_map(|(d, n, seed)| random_evidence(d, n, seed))
+}
+
+pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
+    let parcels = || evidences().prop_map(|evidence| Parcel::wrap(&evidence));
+    let uploads = (integers(), integers(), informations(), parcels());
+    prop_oneof![
+        uploads.prop_map(|(number, based_on, information, evidence)| {
+            Uplink::Evidence(EvidenceUpload { number, based_on: Version(based_on), information, evidence })
+        }),
+        Just(Uplink::RoundRequest),
+        (integers(), parcels())
+            .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),
+    ]
+}
+
+pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
+    let evidences = || evidences().prop_map(Arc::new);
+    let snapshots = (any::<bool>(), integers(), integers(), informations(), evidences());
+    prop_oneof![
+        snapshots.prop_map(|(authoritative, version, contains, information, evidence)| {
+            let version = Version(version);
+            Downlink::Snapshot(Snapshot { authoritative, version, contains, information, evidence })
+        }),
+        (integers(), option::of(integers()))
+            .prop_map(|(number, version)| Downlink::Receipt { number, version: version.map(Version) }),
+        integers().prop_map(|round| Downlink::Collect { round: RoundId(round) }),
+        (integers(), any::<bool>(), integers(), evidences()).prop_map(
+            |(round, included, version, evidence)| {
+                Downlink::Commit { round: RoundId(round), included, version: Version(version), evidence }
+            }
+        ),
+    ]
+}
+
+pub(crate) fn up_frames() -> impl Strategy<Value = UpFrame> {
+    let message = option::of((1u64.., uplinks()));
+    (integers(), integers(), integers(), message, integers()).prop_map(
+        |(epoch, incarnation, acknowledged, message, greeting)| {
+            let (sequence, message) = message.map_or((0, None), |(sequence, m)| (sequence, Some(m)));
+            let (epoch, incarnation) = (Epoch(epoch), Incarnation(incarnation));
+            UpFrame { epoch, incarnation, acknowledged, sequence, message, greeting }
+        },
+    )
+}
+
+pub(crate) fn down_frames() -> impl Strategy<Value = DownFrame> {
+    let message = option::of((1u64.., downlinks()));
+    (integers(), integers(), integers(), message, integers()).prop_map(
+        |(epoch, incarnation, acknowledged, message, greeting)| {
+            let (sequence, message) = message.map_or((0, None), |(sequence, m)| (sequence, Some(m)));
+            let (epoch, incarnation) = (Epoch(epoch), Incarnation(incarnation));
+            DownFrame { epoch, incarnation, acknowledged, sequence, message, greeting }
+        },
+    )
+}
+
+pub(crate) fn log_entries() -> impl Strategy<Value = LogEntry> {
+    let agents = || integers().prop_map(AgentId);
+    let events = prop_oneof![
+        (agents(), integers()).prop_map(|(agent, life)| LogEvent::Joined(agent, Incarnation(life))),
+        agents().prop_map(LogEvent::Returned),
+        agents().prop_map(LogEvent::Left),
+        (agents(), up_frames()).prop_map(|(agent, frame)| LogEvent::Accepted(agent, frame)),
+        Just(LogEvent::Ticked),
+    ];
+    (integers(), events).prop_map(|(tick, event)| LogEntry { tick: Tick(tick), event })
+}
