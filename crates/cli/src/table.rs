@@ -5,11 +5,12 @@ use crate::row::Row;
 
 const HEADER: [&str; 7] = ["cell", "regret", "messages", "scalars", "bytes", "reward", "seconds"];
 
-/// A table with a line for each group that has rows, in the order of the plan.
+/// A table with a line for each group that has rows. Rows come with the index of their group, in the order
+/// of the plan.
 pub(crate) fn summary(groups: &[Group], rows: &[(usize, &Row)]) -> String {
-    let lines = groups.iter().enumerate().filter_map(|(index, group)| {
-        let own: Vec<&Row> = rows.iter().filter(|(group, _)| *group == index).map(|(_, row)| *row).collect();
-        (!own.is_empty()).then(|| line(&group.id, &own))
+    let lines = rows.chunk_by(|(one, _), (other, _)| one == other).map(|chunk| {
+        let own: Vec<&Row> = chunk.iter().map(|(_, row)| *row).collect();
+        line(&groups[chunk[0].0].id, &own)
     });
     align(&std::iter::once(HEADER.map(String::from)).chain(lines).collect::<Vec<_>>())
 }
@@ -43,9 +44,11 @@ impl Estimate {
         Self { mean, error }
     }
 
+    /// Mean and error with as many digits and in the same unit: 16.9±0.1k.
     fn with_error(&self) -> String {
+        let scale = Scale::of(self.mean);
         match self.error {
-            Some(error) => format!("{}±{}", compact(self.mean), compact(error)),
+            Some(error) => format!("{}±{}{}", scale.number(self.mean), scale.number(error), scale.unit),
             None => compact(self.mean),
         }
     }
@@ -53,24 +56,40 @@ impl Estimate {
 
 /// Three or four digits and a unit of thousands: 569, 16.9k, 6.36M.
 fn compact(value: f64) -> String {
-    let mut scaled = value.abs();
-    let mut unit = "";
-    for larger in ["k", "M", "G", "T", "P"] {
-        // Rounded up, 9999.5 would have five digits.
-        if scaled < if unit.is_empty() { 9_999.5 } else { 999.5 } {
-            break;
+    let scale = Scale::of(value);
+    scale.number(value) + scale.unit
+}
+
+/// How a number is written.
+struct Scale {
+    factor: f64,
+    unit: &'static str,
+    digits: usize,
+}
+
+impl Scale {
+    fn of(value: f64) -> Self {
+        let (mut factor, mut unit) = (1.0, "");
+        for larger in ["k", "M", "G", "T", "P"] {
+            // Rounded up, 9999.5 would have five digits.
+            if value.abs() / factor < if unit.is_empty() { 9_999.5 } else { 999.5 } {
+                break;
+            }
+            factor *= 1000.0;
+            unit = larger;
         }
-        scaled /= 1000.0;
-        unit = larger;
+        let digits = match value.abs() / factor {
+            _ if unit.is_empty() && value.fract() == 0.0 => 0,
+            scaled if scaled < 9.995 => 2,
+            scaled if scaled < 99.95 => 1,
+            _ => 0,
+        };
+        Self { factor, unit, digits }
     }
-    let digits = match scaled {
-        _ if unit.is_empty() && value.fract() == 0.0 => 0,
-        s if s < 9.995 => 2,
-        s if s < 99.95 => 1,
-        _ => 0,
-    };
-    let sign = if value < 0.0 { "-" } else { "" };
-    format!("{sign}{scaled:.digits$}{unit}")
+
+    fn number(&self, value: f64) -> String {
+        format!("{:.*}", self.digits, value / self.factor)
+    }
 }
 
 /// Columns of equal width: words to the left, numbers to the right.
@@ -116,5 +135,6 @@ mod tests {
         // Variance 14/3, of the mean a quarter of it.
         assert!((estimate.error.unwrap() - (14.0f64 / 12.0).sqrt()).abs() < 1e-12);
         assert_eq!(Estimate::of([2.0].into_iter()).with_error(), "2");
+        assert_eq!(Estimate::of([16_000.0, 17_000.0].into_iter()).with_error(), "16.5±0.5k");
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn settings(variant: &Variant) -> String {
     let width =
         |column: fn(&Line) -> &str| lines.iter().map(|line| column(line).chars().count()).max().unwrap_or(0);
     let (keys, defaults) = (width(|line| &line.key), width(|line| &line.default).max("default".len()));
-    text.push_str(&format!("\n  {:<keys$}  {:<defaults$}  meaning\n", "key", "default"));
+    text.push_str(&format!("\n  {:<keys$}  {:<defaults$}  meaning (allowed)\n", "key", "default"));
     for Line { key, default, meaning, allowed } in &lines {
         let allowed = if allowed.is_empty() { String::new() } else { format!(" ({allowed})") };
         text.push_str(&format!("  {key:<keys$}  {default:<defaults$}  {meaning}{allowed}\n"));
@@ -87,7 +87,6 @@ fn allowed(setting: &Setting) -> String {
     match setting.kind {
         Kind::OneOf(words) => words.join(", "),
         Kind::Switch => "true, false".into(),
-        Kind::Tables(inner) => inner.iter().map(|setting| setting.key).collect::<Vec<_>>().join(", "),
         _ => setting.range.into(),
     }
 }

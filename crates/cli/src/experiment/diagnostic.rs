@@ -44,7 +44,10 @@ pub(crate) struct Report {
 impl Report {
     /// A report on the file at `path`. Diagnostics are put in the order of the file, each once.
     pub(crate) fn new(path: String, text: String, mut diagnostics: Vec<Diagnostic>) -> Self {
-        diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.span.end));
+        diagnostics.sort_by(|a, b| {
+            let key = |d: &Diagnostic| (d.span.start, d.span.end);
+            key(a).cmp(&key(b)).then_with(|| a.message.cmp(&b.message))
+        });
         diagnostics.dedup();
         Self { path, text, diagnostics }
     }

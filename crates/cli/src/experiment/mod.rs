@@ -204,3 +204,96 @@ fn id(name: &str, world: &Choices, distinct: &Choices, own: &Choices) -> String 
     }
     id
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Kind, Section};
+
+    /// An experiment with one setting in one table.
+    fn with_setting(
+        section: Section,
+        variant: &str,
+        key: &str,
+        value: f64,
+    ) -> Result<Experiment, Vec<Diagnostic>> {
+        let tag = section.tag().map_or_else(String::new, |tag| format!("{tag} = \"{variant}\"\n"));
+        let table = format!("{}\n{tag}{key} = {value}\n", section.header());
+        let algorithm =
+            if section == Section::Algorithm { "" } else { "[[algorithm]]\nname = \"lin-ucb\"\n" };
+        Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{algorithm}"))
+    }
+
+    /// Values that a listed range allows, and values that it does not. `None` if it depends on other keys.
+    fn probes(range: &str) -> Option<(Vec<f64>, Vec<f64>)> {
+        let words: Vec<&str> = range.split(' ').collect();
+        let number = |text: &str| text.parse::<f64>().ok();
+        Some(match words.as_slice() {
+            ["above", low] => (vec![number(low)? + 0.5], vec![number(low)?]),
+            [low, "or", "more"] => (vec![number(low)?], vec![number(low)? - 1.0]),
+            ["between", low, "and", high] => {
+                let (low, high) = (number(low)?, number(high)?);
+                (vec![(low + high) / 2.0], vec![low, high])
+            }
+            [low, "to", "below", high] => (vec![number(low)?], vec![number(low)? - 0.5, number(high)?]),
+            [low, "to", high] => {
+                let (low, high) = (number(low)?, number(high)?);
+                let above = if high.is_finite() { vec![low - 0.5, high + 0.5] } else { vec![low - 0.5] };
+                (vec![low, high], above)
+            }
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn listed_ranges_are_those_that_are_checked() {
+        let mut probed = 0;
+        for variant in Section::ALL.into_iter().flat_map(Section::variants) {
+            for key in variant.keys() {
+                let setting = variant.setting(key).unwrap();
+                // How few features are enough depends on how many are shared.
+                let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
+                if depends || !matches!(setting.kind, Kind::Number | Kind::Whole | Kind::Threshold) {
+                    continue;
+                }
+                let Some((good, bad)) = probes(setting.range) else { continue };
+                let accepted =
+                    |value: &f64| with_setting(variant.section, &variant.name, key, *value).is_ok();
+                assert!(good.iter().all(accepted), "{} {key}: {good:?}", variant.name);
+                assert!(!bad.iter().any(accepted), "{} {key}: {bad:?}", variant.name);
+                probed += 1;
+            }
+        }
+        assert!(probed > 60, "{probed}");
+    }
+
+    #[test]
+    fn the_plan_has_groups_as_written_and_seeds_last() {
+        let text =
+            "seed = 5\nrepetitions = 2\nhorizon = [10, 20]\nagents = 3\n[[algorithm]]\nname = \"lin-ucb\"\n";
+        let experiment = Experiment::parse(text).unwrap();
+        let ids: Vec<String> = experiment.cells().into_iter().map(|cell| cell.id).collect();
+        assert_eq!(
+            ids,
+            [
+                "lin-ucb/horizon=10/seed=5",
+                "lin-ucb/horizon=10/seed=6",
+                "lin-ucb/horizon=20/seed=5",
+                "lin-ucb/horizon=20/seed=6"
+            ]
+        );
+    }
+
+    #[test]
+    fn completing_a_complete_experiment_changes_nothing() {
+        let text = "horizon = 10\nagents = 3\n[environment]\nnoise = 1\ndrift = {}\n[arrival]\nkind = [\"zipf\", \"power\"]\n\
+                    [[algorithm]]\nname = [\"async-lin-ucb\", \"async-lin-ts\"]\nthreshold = [2, \"inf\"]\n\
+                    [[algorithm.override]]\nagent = 1\n";
+        let once = Experiment::parse(text).unwrap().resolved;
+        assert_eq!(once["environment"]["drift"]["period"].as_integer(), Some(10_000));
+        // Zipf and power differ in the default of their exponent.
+        assert!(once["arrival"].get("exponent").is_none());
+        let twice = Experiment::parse(&toml::to_string(&once).unwrap()).unwrap().resolved;
+        assert_eq!(once, twice);
+    }
+}

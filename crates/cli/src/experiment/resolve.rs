@@ -25,20 +25,21 @@ pub(crate) fn resolve(
     }
     // Leaving out what is wrong, one key at a time, brings up what else is.
     let mut found = Vec::new();
-    let mut removed: Vec<&str> = Vec::new();
+    let mut removed: Vec<(Option<Section>, &str)> = Vec::new();
     while let Ok(config) = combination.config()
         && let Err(error) = config.check()
     {
+        let section = section_of(&config, &error);
         // After a key was left out, a complaint that depends on it may be about its default.
-        if removed.iter().any(|key| error.allowed.contains(key)) {
+        let words = || error.allowed.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if removed.iter().any(|(home, key)| *home == section && words().any(|word| word == *key)) {
             break;
         }
-        let section = section_of(&config, &error);
         found.push(combination.diagnostic(section, &error));
         if !combination.remove(section, &error) {
             break;
         }
-        removed.push(error.name);
+        removed.push((section, error.name));
     }
     Err(found)
 }
@@ -98,13 +99,12 @@ impl Combination {
             let tag = section.tag().and_then(|tag| table.get(tag));
             let alone =
                 |entry: &&Entry| read(&Table(tag.into_iter().chain([*entry]).cloned().collect())).is_err();
-            let culprit =
-                table.0.iter().filter(|entry| Some(entry.key.as_str()) != section.tag()).find(alone);
-            match culprit {
-                Some(Entry { key, node, .. }) => Diagnostic::new(
-                    &node.span,
-                    format!("`{key}` is {}: {}", node.describe(), error.message()),
-                ),
+            let is_tag = |entry: &&Entry| Some(entry.key.as_str()) == section.tag();
+            match table.0.iter().filter(|entry| !is_tag(entry)).find(alone) {
+                Some(Entry { key, node, .. }) if matches!(node.scalar(), Some(toml::Value::Integer(_))) => {
+                    Diagnostic::new(&node.span, format!("`{key}` is {}: it is too large", node.describe()))
+                }
+                Some(entry) => Diagnostic::new(&entry.node.span, error.message()),
                 None => Diagnostic::new(&self.place(Some(section)), error.message()),
             }
         })

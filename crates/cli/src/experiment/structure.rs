@@ -21,15 +21,15 @@ pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     // What is missing has no place of its own: the end of the file is where it could go.
     let end = usize::MAX..usize::MAX;
     for (key, example) in [("horizon", "horizon = 10_000"), ("agents", "agents = 50")] {
-        if root.get(key).is_none() {
-            let start = 0..0;
-            found.push(
-                Diagnostic::new(&start, format!("`{key}` is missing"))
-                    .help(format!("add `{example}` at the top")),
-            );
+        // A misspelt key has been reported already.
+        let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some(key));
+        if root.get(key).is_none() && !misspelt {
+            let help = format!("add `{example}` at the top");
+            found.push(Diagnostic::new(&(0..0), format!("`{key}` is missing")).help(help));
         }
     }
-    if root.get("algorithm").is_none() {
+    let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some("algorithm"));
+    if root.get("algorithm").is_none() && !misspelt {
         let help = "add [[algorithm]] with a `name`; `posse algorithms` lists them";
         found.push(Diagnostic::new(&end, "there is no [[algorithm]]").help(help));
     }
@@ -58,13 +58,17 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
             }
         },
         (_, None) => {
-            let tables = Section::ALL.into_iter().map(Section::key);
-            let near = closest(key, TOP.into_iter().chain(tables)).map(did_you_mean);
+            let near = near_top_key(key).map(did_you_mean);
             let help = near.or_else(|| belongs_elsewhere(key, None));
             let message = format!("unknown key `{key}` at the top of an experiment");
             found.push(Diagnostic::new(&entry.span, message).maybe_help(help));
         }
     }
+}
+
+/// What the top of an experiment holds that is most like `key`.
+fn near_top_key(key: &str) -> Option<&'static str> {
+    closest(key, TOP.into_iter().chain(Section::ALL.into_iter().map(Section::key)))
 }
 
 fn check_single_whole(entry: &Entry, found: &mut Vec<Diagnostic>) {

@@ -30,7 +30,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("join", Kind::OneOf(&["lazy", "eager", "pull-on-join"]), "when newcomers become known", ""),
     setting("min_upload", Kind::Whole, "fewest observations an upload may hold", "1 or more"),
     setting("snapshot_in_receipt", Kind::Switch, "answer an upload of an agent that is behind at once", ""),
-    setting("override", Kind::Tables(OVERRIDE), "own thresholds of some agents", ""),
+    setting("override", Kind::Tables(OVERRIDE), "tables of agent, upload_threshold, download_threshold", ""),
     setting("sampling_scale", Kind::Number, "multiplies the width of the sampled model", "0 or more"),
     setting(
         "perturbations",
@@ -61,7 +61,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
 pub(super) const FED_LIN_UCB: &[Setting] = &[setting(
     "upload_threshold",
     Kind::Threshold,
-    "growth of det V after which an exchange is due; not set: 1 + 1/M²",
+    "growth of det V that makes an exchange due; default 1 + 1/M²",
     "1 to inf",
 )];
 

@@ -16,7 +16,7 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting(
         "local_spread",
         Kind::Whole,
-        "by how many local features agents may differ",
+        "how far numbers of local features differ",
         "0 to dimension - shared",
     ),
     setting("arms", Kind::Whole, "K: arms an offer", "1 or more"),
@@ -45,7 +45,7 @@ pub(super) const ARRIVAL: &[Setting] = &[
 
 /// Settings of `[network]`.
 pub(super) const NETWORK: &[Setting] = &[
-    setting("preset", Kind::OneOf(PRESETS), "a network that people know; what is not set comes from it", ""),
+    setting("preset", Kind::OneOf(PRESETS), "gives what is not set", ""),
     setting("interval", Kind::Number, "ms from one interaction to the next, over all agents", "above 0"),
     setting("reward_delay", Kind::Number, "ms from a choice to its reward", "0 or more"),
     setting("resend", Kind::Number, "ms after which an unanswered message is sent again", "above 0"),
@@ -66,7 +66,7 @@ pub(super) const FAULTS: &[Setting] = &[
     setting(
         "coordinator_restart",
         Kind::Number,
-        "probability per interaction that the coordinator restarts from its log",
+        "probability per interaction that the coordinator restarts",
         "0 to 1",
     ),
     setting("lost_entries", Kind::Whole, "entries at the end of its log that a restart loses", ""),
