@@ -41,6 +41,7 @@ impl Results {
         self.replace(ROWS, rows)
     }
 
+    /// Whether results of another configuration, or of somebody else, are there.
     fn holds_others(&self, config: &Value) -> anyhow::Result<bool> {
         let path = self.directory.join(ROWS);
         if !path.try_exists().with_context(|| format!("cannot read {}", path.display()))? {
@@ -51,6 +52,7 @@ impl Results {
         Ok(without_words(&held["config"]) != without_words(config))
     }
 
+    /// Puts `text` in the place of a file at once.
     fn replace(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let (partial, path) = (self.partial(name), self.directory.join(name));
         let write = || -> std::io::Result<()> {

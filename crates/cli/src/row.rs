@@ -12,16 +12,25 @@ use crate::experiment::Cell;
 /// The result of a cell. `seconds` comes last, so that two runs differ at the end only.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
+    /// The cell.
     id: String,
+    /// The algorithm's name.
     algorithm: &'static str,
     /// All settings of the algorithm.
     parameters: Map<String, Value>,
+    /// What was offered.
     environment: WorldConfig,
+    /// Who was next.
     arrival: ArrivalConfig,
+    /// How messages travelled.
     network: NetworkConfig,
+    /// What went wrong with machines.
     faults: FaultConfig,
+    /// The seed.
     seed: u64,
+    /// How many agents there were.
     agents: u64,
+    /// How many interactions there were.
     horizon: u64,
     /// Σ of what the chosen arms were worth less than the best ones.
     pub(crate) regret: f64,
@@ -33,15 +42,25 @@ pub(crate) struct Row {
     downloads: u64,
     /// Both.
     pub(crate) messages: u64,
+    /// Synchronous rounds.
     rounds: u64,
+    /// Numbers in statistics, as they travelled.
     pub(crate) scalars_up: u64,
+    /// The same, to agents.
     pub(crate) scalars_down: u64,
+    /// Numbers as the linear papers count them.
     paper_scalars_up: u64,
+    /// The same, to agents.
     paper_scalars_down: u64,
+    /// Bytes of all messages.
     pub(crate) bytes_up: u64,
+    /// The same, to agents.
     pub(crate) bytes_down: u64,
+    /// Messages without statistics, both ways.
     control_messages: u64,
+    /// Agents that acted at least once.
     agents_seen: u64,
+    /// Observations lost with the state of crashed agents.
     lost_observations: u64,
     /// How long it took.
     pub(crate) seconds: f64,
@@ -83,6 +102,7 @@ impl Row {
     }
 }
 
+/// The settings of an algorithm without its name.
 fn parameters(algorithm: &Algorithm) -> Map<String, Value> {
     match serde_json::to_value(algorithm) {
         Ok(Value::Object(mut map)) => {

@@ -34,6 +34,7 @@ pub(crate) fn run(cells: &[Cell], jobs: usize, progress: &Progress) -> anyhow::R
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
+/// Runs one cell; a panic is its failure and nobody else's.
 fn run_cell(cell: &Cell) -> Outcome {
     let start = Instant::now();
     let run = AssertUnwindSafe(|| cell.config.run(&mut ()));
@@ -44,6 +45,7 @@ fn run_cell(cell: &Cell) -> Outcome {
     }
 }
 
+/// What a panic said.
 fn reason(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")

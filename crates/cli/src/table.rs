@@ -15,6 +15,7 @@ pub(crate) fn summary(groups: &[Group], rows: &[(usize, &Row)]) -> String {
     align(&std::iter::once(HEADER.map(String::from)).chain(lines).collect::<Vec<_>>())
 }
 
+/// The line of a group.
 fn line(id: &str, rows: &[&Row]) -> [String; 7] {
     let over = |value: fn(&Row) -> f64| Estimate::of(rows.iter().map(|row| value(row)));
     [
@@ -36,6 +37,7 @@ struct Estimate {
 }
 
 impl Estimate {
+    /// Of these values.
     fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let count = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / count;
@@ -68,6 +70,7 @@ struct Scale {
 }
 
 impl Scale {
+    /// The one that suits `value`.
     fn of(value: f64) -> Self {
         let (mut factor, mut unit) = (1.0, "");
         for larger in ["k", "M", "G", "T", "P"] {
@@ -87,6 +90,7 @@ impl Scale {
         Self { factor, unit, digits }
     }
 
+    /// A number in this unit, with these digits.
     fn number(&self, value: f64) -> String {
         format!("{:.*}", self.digits, value / self.factor)
     }

@@ -43,6 +43,7 @@ struct Line {
     allowed: String,
 }
 
+/// The settings of a variant as text.
 fn lines(variant: &Variant) -> Vec<Line> {
     let line = |(key, setting, default): (String, &Setting, Value)| Line {
         key,
@@ -83,6 +84,7 @@ fn flat(variant: &Variant) -> Vec<(String, &'static Setting, Value)> {
     all
 }
 
+/// What a setting takes, in words.
 fn allowed(setting: &Setting) -> String {
     match setting.kind {
         Kind::OneOf(words) => words.join(", "),

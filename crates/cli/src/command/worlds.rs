@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// Everything by name.
 fn all() -> String {
     let mut text = String::new();
     for (section, title) in SECTIONS.into_iter().filter(|(section, _)| section.tag().is_some()) {
@@ -64,6 +65,7 @@ fn all() -> String {
             those of the tables [network] and [faults].\n"
 }
 
+/// Everything with all settings.
 fn all_as_json() -> Value {
     let of = |section: Section| section.variants().iter().map(listing::to_json).collect::<Vec<_>>();
     let one = |section: Section| of(section).pop();
@@ -76,6 +78,7 @@ fn all_as_json() -> Value {
     })
 }
 
+/// The numbers of a preset.
 fn link(preset: &str) -> LinkModel {
     let word: StrDeserializer<'_, Error> = preset.into_deserializer();
     let preset = Preset::deserialize(word).expect("the list of presets is checked by a test");
@@ -106,6 +109,7 @@ fn preset_summary(preset: &str) -> String {
     parts.join(", ")
 }
 
+/// The numbers of a preset, times in milliseconds.
 fn preset_as_json(preset: &str) -> Value {
     let link = link(preset);
     let milliseconds = |time: u64| time as f64 / 1000.0;

@@ -51,6 +51,7 @@ pub(crate) fn to_json(value: &toml::Value) -> Json {
     }
 }
 
+/// One table with the defaults of its variants.
 fn complete_section(section: Section, table: &Table) -> toml::Table {
     let written = section.tag().and_then(|tag| table.get(tag));
     let names: Vec<String> = match written {
@@ -114,6 +115,7 @@ fn written_value(setting: &Setting, entry: &Entry, default: &Json) -> toml::Valu
     }
 }
 
+/// Integers and "inf" as floats, in lists too.
 fn as_floats(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::Integer(number) => (number as f64).into(),

@@ -88,6 +88,7 @@ struct Place {
 }
 
 impl Place {
+    /// Where `span` is in `text`; spans beyond the end are at the end.
     fn of(span: &Range<usize>, text: &str) -> Self {
         // At the end of a file that ends with a newline, the last line is the one before it.
         let last = text.trim_end().len();

@@ -10,6 +10,7 @@ mod resolve;
 mod source;
 mod structure;
 mod sweep;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,6 +67,7 @@ impl Experiment {
         Self::parse(&text).map_err(|found| Report::new(path.display().to_string(), text, found).into())
     }
 
+    /// Checks the text of an experiment.
     fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
         let root = Table::parse(text)?;
         let found = structure::check(&root);
@@ -113,6 +115,7 @@ struct Contender {
     header: Span,
 }
 
+/// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
         !matches!(entry.key.as_str(), "title" | "description" | "seed" | "repetitions" | "algorithm")
@@ -253,7 +256,8 @@ mod tests {
                 let setting = variant.setting(key).unwrap();
                 // How few features are enough depends on how many are shared.
                 let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
-                if depends || !matches!(setting.kind, Kind::Number | Kind::Whole | Kind::Threshold) {
+                let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
+                if depends || tabular {
                     continue;
                 }
                 let Some((good, bad)) = probes(setting.range) else { continue };

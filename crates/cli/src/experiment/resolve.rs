@@ -70,6 +70,7 @@ struct Combination {
 }
 
 impl Combination {
+    /// The run, with defaults for what is not written.
     fn config(&self) -> Result<RunConfig, Diagnostic> {
         let whole = |key: &str| {
             let number =
@@ -89,6 +90,7 @@ impl Combination {
         })
     }
 
+    /// One table as its configuration type.
     fn part<T: DeserializeOwned>(&self, section: Section) -> Result<T, Diagnostic> {
         let empty = Table::default();
         let table = self.table(section).unwrap_or(&empty);
@@ -110,6 +112,7 @@ impl Combination {
         })
     }
 
+    /// The table of a section, if it is written.
     fn table(&self, section: Section) -> Option<&Table> {
         match section {
             Section::Algorithm => Some(&self.algorithm),
@@ -123,6 +126,7 @@ impl Combination {
         entry.map_or_else(|| self.header.clone(), |entry| entry.span.clone())
     }
 
+    /// A complaint, at the value that it is about.
     fn diagnostic(&self, section: Option<Section>, error: &ConfigError) -> Diagnostic {
         let ConfigError { name, value, allowed } = error;
         let table = section.map_or(Some(&self.shared), |section| self.table(section));
@@ -164,6 +168,7 @@ fn find<'t>(table: &'t Table, name: &str, value: &str) -> Option<&'t Entry> {
     named().find(|entry| entry.node.scalar().is_some_and(|v| same_value(v, value))).or_else(|| named().next())
 }
 
+/// Whether an entry with this key sets what is called `name`.
 fn is_called(key: &str, name: &str) -> bool {
     key == name || (key == THRESHOLD.key && BOTH_THRESHOLDS.contains(&name))
 }
@@ -187,24 +192,27 @@ fn entries(table: &Table) -> Vec<&Entry> {
         .collect()
 }
 
+/// Takes the entry that a complaint is about out of a table; says whether there was one.
 fn remove(table: &mut Table, name: &str, value: &str) -> bool {
     let Some(span) = find(table, name, value).map(|entry| entry.span.clone()) else { return false };
-    fn without(table: &mut Table, span: &Span) {
-        table.0.retain(|entry| entry.span != *span);
-        for entry in &mut table.0 {
-            match &mut entry.node.value {
-                Value::Table(inner) => without(inner, span),
-                Value::List(nodes) => nodes.iter_mut().for_each(|node| {
-                    if let Value::Table(inner) = &mut node.value {
-                        without(inner, span);
-                    }
-                }),
-                Value::Scalar(_) => {}
-            }
-        }
-    }
     without(table, &span);
     true
+}
+
+/// Takes the entry at `span` out of a table, wherever it is.
+fn without(table: &mut Table, span: &Span) {
+    table.0.retain(|entry| entry.span != *span);
+    for entry in &mut table.0 {
+        match &mut entry.node.value {
+            Value::Table(inner) => without(inner, span),
+            Value::List(nodes) => nodes.iter_mut().for_each(|node| {
+                if let Value::Table(inner) = &mut node.value {
+                    without(inner, span);
+                }
+            }),
+            Value::Scalar(_) => {}
+        }
+    }
 }
 
 /// A table as the configuration types read it: with its tag, and without shorthands.

@@ -112,6 +112,7 @@ pub(crate) fn label(value: &toml::Value) -> String {
     }
 }
 
+/// A parsed table; numbers that do not fit are noted in `problems`.
 fn table_of(table: &DeTable<'_>, problems: &mut Vec<Diagnostic>) -> Table {
     let entries = table.iter().map(|(key, value)| Entry {
         key: key.get_ref().to_string(),
@@ -121,6 +122,7 @@ fn table_of(table: &DeTable<'_>, problems: &mut Vec<Diagnostic>) -> Table {
     Table(entries.collect())
 }
 
+/// A parsed value; numbers that do not fit are noted in `problems`.
 fn node_of(span: Span, value: &DeValue<'_>, problems: &mut Vec<Diagnostic>) -> Node {
     let mut too_large = || {
         problems.push(Diagnostic::new(&span, "this number is too large"));

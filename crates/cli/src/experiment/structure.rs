@@ -2,15 +2,17 @@
 //!
 //! This looks at the file as written, before sweeps are expanded, so that every slip is reported once.
 
-use std::collections::BTreeSet;
-
 use super::diagnostic::Diagnostic;
-use super::source::{Entry, Node, Span, Table, Value, label};
-use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Variant};
+use super::source::{Entry, Span, Table, Value};
+use super::values::{check_list, check_setting, check_sweep, did_you_mean, fits, wrong_type};
+use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
 use crate::suggest::closest;
 
 /// What the top of an experiment may hold besides tables.
 const TOP: [&str; 6] = ["title", "description", "seed", "repetitions", "horizon", "agents"];
+
+/// More agents than can be simulated in memory.
+const MOST_AGENTS: i64 = 10_000_000;
 
 /// Everything about the form of the file that is wrong.
 pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
@@ -18,8 +20,6 @@ pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     for entry in &root.0 {
         check_top(entry, &mut found);
     }
-    // What is missing has no place of its own: the end of the file is where it could go.
-    let end = usize::MAX..usize::MAX;
     for (key, example) in [("horizon", "horizon = 10_000"), ("agents", "agents = 50")] {
         // A misspelt key has been reported already.
         let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some(key));
@@ -31,11 +31,14 @@ pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some("algorithm"));
     if root.get("algorithm").is_none() && !misspelt {
         let help = "add [[algorithm]] with a `name`; `posse algorithms` lists them";
+        // What is missing has no place of its own: it could go to the end of the file.
+        let end = usize::MAX..usize::MAX;
         found.push(Diagnostic::new(&end, "there is no [[algorithm]]").help(help));
     }
     found
 }
 
+/// Checks a key at the top of the file and all that is in it.
 fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let key = entry.key.as_str();
     let section = Section::ALL.into_iter().find(|section| section.key() == key);
@@ -46,7 +49,8 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
             }
         }
         ("seed" | "repetitions", _) => check_single_whole(entry, found),
-        ("horizon" | "agents", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
+        ("horizon", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
+        ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
         (_, Some(Section::Algorithm)) => check_algorithms(entry, found),
         (_, Some(section)) => match entry.node.table() {
             Some(table) => check_section(section, table, &entry.span, found),
@@ -71,6 +75,7 @@ fn near_top_key(key: &str) -> Option<&'static str> {
     closest(key, TOP.into_iter().chain(Section::ALL.into_iter().map(Section::key)))
 }
 
+/// Checks a whole number that cannot be swept.
 fn check_single_whole(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let Entry { key, node, .. } = entry;
     if matches!(node.value, Value::List(_)) {
@@ -84,6 +89,7 @@ fn check_single_whole(entry: &Entry, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Checks all `[[algorithm]]` tables.
 fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let list = match &entry.node.value {
         Value::List(nodes) => nodes.as_slice(),
@@ -165,6 +171,7 @@ fn variants(
     (!chosen.is_empty() && chosen.len() == tag.node.elements().len()).then_some(chosen)
 }
 
+/// A key that a variant does not have, and where it may belong.
 fn unknown_key(variant: &Variant, entry: &Entry) -> Diagnostic {
     let key = entry.key.as_str();
     let section = variant.section;
@@ -186,104 +193,6 @@ fn unknown_key(variant: &Variant, entry: &Entry) -> Diagnostic {
         }
     });
     Diagnostic::new(&entry.span, format!("unknown key `{key}` for {owner}")).help(help)
-}
-
-fn check_setting(setting: &Setting, entry: &Entry, found: &mut Vec<Diagnostic>) {
-    let Entry { key, node, .. } = entry;
-    match (&setting.kind, &node.value) {
-        (Kind::Table(settings), Value::Table(table)) => {
-            for inner in &table.0 {
-                match settings.iter().find(|setting| setting.key == inner.key) {
-                    Some(setting) => check_setting(setting, inner, found),
-                    None => found.push(unknown_inner_key(settings, key, inner)),
-                }
-            }
-        }
-        (Kind::Tables(settings), Value::List(nodes)) => {
-            for node in nodes {
-                check_listed_table(settings, key, node, found);
-            }
-        }
-        (Kind::Table(_) | Kind::Tables(_), _) => found.push(wrong_type(key, node, &setting.kind.expected())),
-        (kind, _) => check_sweep(key, kind, node, found),
-    }
-}
-
-/// One of several tables of the same kind, such as an override: no sweeps inside.
-fn check_listed_table(settings: &'static [Setting], key: &str, node: &Node, found: &mut Vec<Diagnostic>) {
-    let Some(table) = node.table() else {
-        found.push(wrong_type(key, node, "a table"));
-        return;
-    };
-    for inner in &table.0 {
-        match settings.iter().find(|setting| setting.key == inner.key) {
-            Some(setting) if fits(&setting.kind, &inner.node) => {}
-            Some(setting) => found.push(wrong_type(&inner.key, &inner.node, &setting.kind.expected())),
-            None => found.push(unknown_inner_key(settings, key, inner)),
-        }
-    }
-    let required = settings[0].key;
-    if table.get(required).is_none() {
-        found.push(Diagnostic::new(&node.span, format!("this `{key}` has no `{required}`")));
-    }
-}
-
-fn unknown_inner_key(settings: &'static [Setting], owner: &str, entry: &Entry) -> Diagnostic {
-    let keys: Vec<&str> = settings.iter().map(|setting| setting.key).collect();
-    let near = closest(&entry.key, keys.iter().copied()).map(did_you_mean);
-    let help = near.unwrap_or_else(|| format!("its settings are {}", keys.join(", ")));
-    Diagnostic::new(&entry.span, format!("unknown key `{}` for `{owner}`", entry.key)).help(help)
-}
-
-/// A scalar, or a list of scalars: a sweep.
-fn check_sweep(key: &str, kind: &Kind, node: &Node, found: &mut Vec<Diagnostic>) {
-    check_list(key, node, found);
-    for element in node.elements() {
-        if fits(kind, element) {
-            continue;
-        }
-        let help = match (kind, element.scalar()) {
-            (Kind::OneOf(words), Some(toml::Value::String(word))) => {
-                closest(word, words.iter().copied()).map(did_you_mean)
-            }
-            _ => None,
-        };
-        found.push(wrong_type(key, element, &kind.expected()).maybe_help(help));
-    }
-}
-
-/// A sweep has values, and each of them once.
-fn check_list(key: &str, node: &Node, found: &mut Vec<Diagnostic>) {
-    if node.elements().is_empty() {
-        let message = format!("`{key}` is an empty list: a sweep needs at least one value");
-        found.push(Diagnostic::new(&node.span, message));
-    }
-    let mut seen = BTreeSet::new();
-    for element in node.elements() {
-        if !seen.insert(element.scalar().map(label)) && element.scalar().is_some() {
-            let message = format!("`{key}` lists {} twice: every cell runs once", element.describe());
-            found.push(Diagnostic::new(&element.span, message));
-        }
-    }
-}
-
-fn fits(kind: &Kind, node: &Node) -> bool {
-    match (kind, node.scalar()) {
-        (Kind::Number | Kind::Threshold, Some(toml::Value::Integer(_) | toml::Value::Float(_))) => true,
-        (Kind::Threshold, Some(toml::Value::String(word))) => word == "inf",
-        (Kind::Whole, Some(toml::Value::Integer(number))) => *number >= 0,
-        (Kind::Switch, Some(toml::Value::Boolean(_))) => true,
-        (Kind::OneOf(words), Some(toml::Value::String(word))) => words.contains(&word.as_str()),
-        _ => false,
-    }
-}
-
-fn wrong_type(key: &str, node: &Node, expected: &str) -> Diagnostic {
-    Diagnostic::new(&node.span, format!("`{key}` is {}: expected {expected}", node.describe()))
-}
-
-fn did_you_mean(word: &str) -> String {
-    format!("did you mean `{word}`?")
 }
 
 /// Where else in an experiment `key` would be understood.

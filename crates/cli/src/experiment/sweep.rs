@@ -43,6 +43,7 @@ struct Choice {
     choices: Vec<(Vec<String>, String)>,
 }
 
+/// The values an entry stands for.
 fn options(entry: &Entry) -> Vec<Choice> {
     let Entry { key, node, .. } = entry;
     match &node.value {
@@ -64,6 +65,7 @@ fn options(entry: &Entry) -> Vec<Choice> {
     }
 }
 
+/// A choice for one more entry.
 fn extend(picked: &Picked, entry: &Entry, choice: &Choice) -> Picked {
     let mut longer = picked.clone();
     longer.table.0.push(Entry { node: choice.node.clone(), ..entry.clone() });
@@ -71,6 +73,7 @@ fn extend(picked: &Picked, entry: &Entry, choice: &Choice) -> Picked {
     longer
 }
 
+/// Whether a list is one of scalars.
 fn is_sweep(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| node.scalar().is_some())
 }

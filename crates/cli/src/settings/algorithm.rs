@@ -1,10 +1,6 @@
 //! The settings of algorithms.
 
-use super::{Kind, Setting};
-
-const fn setting(key: &'static str, kind: Kind, meaning: &'static str, range: &'static str) -> Setting {
-    Setting { key, kind, meaning, range }
-}
+use super::{Kind, Setting, setting};
 
 /// Settings of `[[algorithm]]`.
 pub(super) const ALGORITHM: &[Setting] = &[
@@ -65,6 +61,7 @@ pub(super) const FED_LIN_UCB: &[Setting] = &[setting(
     "1 to inf",
 )];
 
+/// Settings of `[[algorithm.override]]`.
 const OVERRIDE: &[Setting] = &[
     setting("agent", Kind::Whole, "whose", ""),
     setting("upload_threshold", Kind::Threshold, "its γ_U, if not everybody's", "1 to inf"),

@@ -4,6 +4,8 @@
 //! their defaults; this is the part that types cannot say. Tests hold the two together.
 
 mod algorithm;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use posse_core::{Algorithm, Override};
@@ -27,6 +29,11 @@ pub(crate) struct Setting {
     pub(crate) range: &'static str,
 }
 
+/// A setting in a line.
+const fn setting(key: &'static str, kind: Kind, meaning: &'static str, range: &'static str) -> Setting {
+    Setting { key, kind, meaning, range }
+}
+
 /// What a key takes.
 #[derive(Debug)]
 pub(crate) enum Kind {
@@ -34,6 +41,8 @@ pub(crate) enum Kind {
     Number,
     /// An integer, zero or more.
     Whole,
+    /// An integer, zero or more, for which memory must be found: at most this.
+    Size(i64),
     /// A number, or infinity.
     Threshold,
     /// `true` or `false`.
@@ -51,7 +60,7 @@ impl Kind {
     pub(crate) fn expected(&self) -> String {
         match self {
             Self::Number => "a number".into(),
-            Self::Whole => "a whole number, zero or more".into(),
+            Self::Whole | Self::Size(_) => "a whole number, zero or more".into(),
             Self::Threshold => "a number or inf".into(),
             Self::Switch => "true or false".into(),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
@@ -226,102 +235,7 @@ pub(crate) fn nested_defaults(key: &str) -> Value {
     }
 }
 
+/// A configuration with all its keys.
 fn json(config: &impl Serialize) -> Value {
     serde_json::to_value(config).expect("configurations have string keys and finite defaults")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(settings: &[Setting]) -> Vec<&str> {
-        let mut keys: Vec<&str> = settings.iter().map(|setting| setting.key).collect();
-        keys.sort_unstable();
-        keys
-    }
-
-    #[test]
-    fn every_key_has_a_setting_whose_kind_fits_its_default() {
-        for variant in Section::ALL.into_iter().flat_map(Section::variants) {
-            for (key, default) in &variant.defaults {
-                let place = format!("{} {key}", variant.name);
-                let setting = variant.setting(key).unwrap_or_else(|| panic!("{place} is not described"));
-                let nested = |settings, inside: &Value| {
-                    let mut expected: Vec<&str> =
-                        inside.as_object().unwrap().keys().map(String::as_str).collect();
-                    expected.sort_unstable();
-                    assert_eq!(keys(settings), expected, "{place}");
-                };
-                match (&setting.kind, default) {
-                    (Kind::Table(settings), Value::Null) => nested(settings, &nested_defaults(key)),
-                    (Kind::Table(settings), inside) => nested(settings, inside),
-                    (Kind::Tables(settings), Value::Array(_)) => nested(settings, &nested_defaults(key)),
-                    (_, Value::Null) => {}
-                    (Kind::OneOf(words), Value::String(word)) => {
-                        assert!(words.contains(&word.as_str()), "{place}");
-                    }
-                    (Kind::Number | Kind::Threshold, Value::Number(number)) => {
-                        assert!(number.is_f64(), "{place}");
-                    }
-                    (Kind::Whole, Value::Number(number)) => assert!(number.is_u64(), "{place}"),
-                    (Kind::Switch, Value::Bool(_)) => {}
-                    (kind, default) => panic!("{place}: {default} is not {}", kind.expected()),
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_setting_is_a_key_of_something() {
-        let variants: Vec<Variant> = Section::ALL.into_iter().flat_map(Section::variants).collect();
-        let sections = [
-            (Section::Environment, world::ENVIRONMENT),
-            (Section::Arrival, world::ARRIVAL),
-            (Section::Network, world::NETWORK),
-            (Section::Faults, world::FAULTS),
-            (Section::Algorithm, algorithm::ALGORITHM),
-            (Section::Algorithm, algorithm::FED_LIN_UCB),
-        ];
-        for (section, settings) in sections {
-            for setting in settings {
-                let known = |v: &Variant| v.section == section && v.defaults.contains_key(setting.key);
-                assert!(variants.iter().any(known), "{} is a key of nothing", setting.key);
-            }
-        }
-    }
-
-    #[test]
-    fn words_are_those_the_configurations_take() {
-        /// What serde says when a word is not one of those it takes.
-        fn refusal(table: &Value) -> String {
-            let text = |error: serde_json::Error| error.to_string();
-            let table = table.clone();
-            if table.get("name").is_some() {
-                serde_json::from_value::<Algorithm>(table).map(drop).map_err(text)
-            } else if table.get("kind").is_some() {
-                serde_json::from_value::<WorldConfig>(table).map(drop).map_err(text)
-            } else {
-                serde_json::from_value::<NetworkConfig>(table).map(drop).map_err(text)
-            }
-            .err()
-            .unwrap_or_default()
-        }
-        let mut seen = 0;
-        for variant in Section::ALL.into_iter().flat_map(Section::variants) {
-            for key in variant.defaults.keys() {
-                let Kind::OneOf(words) = variant.setting(key).unwrap().kind else { continue };
-                let mut table = Value::Object(variant.defaults.clone());
-                if let Some(tag) = variant.section.tag() {
-                    table[tag] = variant.name.clone().into();
-                }
-                table[key] = "no such word".into();
-                let listed = refusal(&table);
-                let taken = listed.matches('`').count() / 2 - 1;
-                assert_eq!(taken, words.len(), "{key}: {listed}");
-                assert!(words.iter().all(|word| listed.contains(&format!("`{word}`"))), "{key}: {listed}");
-                seen += 1;
-            }
-        }
-        assert!(seen > 5);
-    }
 }

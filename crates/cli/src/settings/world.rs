@@ -1,37 +1,40 @@
 //! The settings of worlds, arrivals, networks and faults.
 
-use super::{Kind, Setting};
-
-const fn setting(key: &'static str, kind: Kind, meaning: &'static str, range: &'static str) -> Setting {
-    Setting { key, kind, meaning, range }
-}
+use super::{Kind, Setting, setting};
 
 /// The networks that people know.
 pub(crate) const PRESETS: &[&str] = &["ideal", "wifi", "cellular", "satellite", "hostile"];
 
 /// Settings of `[environment]`.
 pub(super) const ENVIRONMENT: &[Setting] = &[
-    setting("dimension", Kind::Whole, "d: features of an arm", "1 or more"),
-    setting("shared", Kind::Whole, "d_g: features whose parameters all agents share", "1 to dimension"),
+    setting("dimension", Kind::Size(10_000), "d: features of an arm", "1 or more"),
+    setting(
+        "shared",
+        Kind::Size(10_000),
+        "d_g: features whose parameters all agents share",
+        "1 to dimension",
+    ),
     setting(
         "local_spread",
-        Kind::Whole,
+        Kind::Size(10_000),
         "how far numbers of local features differ",
         "0 to dimension - shared",
     ),
-    setting("arms", Kind::Whole, "K: arms an offer", "1 or more"),
+    setting("arms", Kind::Size(1_000_000), "K: arms an offer", "1 or more"),
     setting("noise", Kind::Number, "σ: standard deviation of the reward noise", "0 or more"),
     setting("form", Kind::OneOf(&["paper", "authors"]), "how parameters and arms are drawn", ""),
-    setting("pool", Kind::Whole, "arms in the catalogue of the authors' form", "arms or more"),
+    setting("pool", Kind::Size(1_000_000), "arms in the catalogue of the authors' form", "arms or more"),
     setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];
 
+/// Settings of `noise_shape`.
 const NOISE_SHAPE: &[Setting] = &[
     setting("law", Kind::OneOf(&["gaussian", "uniform", "student-t"]), "the family", ""),
     setting("degrees", Kind::Number, "degrees of freedom of student-t", "above 2"),
 ];
 
+/// Settings of `drift`.
 const DRIFT: &[Setting] = &[setting("period", Kind::Whole, "steps of one full turn", "2 or more")];
 
 /// Settings of `[arrival]`.
