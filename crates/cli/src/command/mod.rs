@@ -1,0 +1,31 @@
+//! The commands, one file each.
+
+pub(crate) mod algorithms;
+mod listing;
+pub(crate) mod run;
+pub(crate) mod worlds;
+
+use std::io::Write;
+
+use serde::Serialize;
+
+/// How a command that could do its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All is well.
+    Done,
+    /// It ran, but something in it failed.
+    Failed,
+}
+
+/// Writes results to stdout.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Writes a document to stdout.
+fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"))
+}

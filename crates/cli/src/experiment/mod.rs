@@ -1,0 +1,303 @@
+//! Experiments: a file of settings, the sweeps in it, and the cells they expand to.
+//!
+//! Reading has four steps, and the errors of each are all reported before the next begins: [`source`] (is
+//! it TOML?), [`structure`] (known keys, right types?), [`sweep`] (which combinations?) and [`resolve`] (is
+//! every value in range, every combination possible?). Nothing runs before all four are through.
+
+mod complete;
+mod diagnostic;
+mod resolve;
+mod source;
+mod structure;
+mod sweep;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use posse_core::Seed;
+use posse_sim::RunConfig;
+use serde_json::Value as Json;
+
+use diagnostic::Diagnostic;
+pub(crate) use diagnostic::Report;
+use source::{Entry, Node, Span, Table};
+
+/// More cells than anybody has time for: surely a slip.
+const MOST_CELLS: u64 = 1_000_000;
+
+/// A checked experiment.
+#[derive(Debug)]
+pub(crate) struct Experiment {
+    /// Cells that differ only in their seed.
+    pub(crate) groups: Vec<Group>,
+    /// How many seeds each group runs with.
+    pub(crate) repetitions: u64,
+    /// What was written, with all defaults, ready to be run again.
+    pub(crate) resolved: toml::Table,
+    seed: u64,
+}
+
+/// What the cells of one combination of settings have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// The algorithm and the swept settings: `async-lin-ucb/threshold=5`.
+    pub(crate) id: String,
+    /// Everything but the seed.
+    pub(crate) config: RunConfig,
+}
+
+/// One run of an experiment.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    /// The group's id and the seed: `async-lin-ucb/threshold=5/seed=3`.
+    pub(crate) id: String,
+    /// Which group it belongs to.
+    pub(crate) group: usize,
+    /// Everything that determines it.
+    pub(crate) config: RunConfig,
+}
+
+impl Experiment {
+    /// Reads and checks the experiment at `path`.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(&text).map_err(|found| Report::new(path.display().to_string(), text, found).into())
+    }
+
+    /// Checks the text of an experiment.
+    fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let root = Table::parse(text)?;
+        let found = structure::check(&root);
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let whole = |key: &str, default: u64| {
+            let written =
+                root.get(key).and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_integer);
+            written.map_or(default, i64::cast_unsigned)
+        };
+        let (seed, repetitions) = (whole("seed", 0), whole("repetitions", 1));
+        let written: Vec<&Node> =
+            root.get("algorithm").map_or(&[][..], |entry| entry.node.elements()).iter().collect();
+        let resolved =
+            complete::complete(&root, &written.iter().filter_map(|node| node.table()).collect::<Vec<_>>());
+        let groups = groups(&root, &written, repetitions)?;
+        Ok(Self { groups, repetitions, resolved, seed })
+    }
+
+    /// All cells, in the order of the plan: groups as written, then seeds.
+    pub(crate) fn cells(&self) -> Vec<Cell> {
+        let seeds = || (0..self.repetitions).map(|repetition| self.seed.wrapping_add(repetition));
+        let of = |(group, Group { id, config }): (usize, &Group)| {
+            let cell = |seed| Cell {
+                id: format!("{id}/seed={seed}"),
+                group,
+                config: RunConfig { seed: Seed(seed), ..config.clone() },
+            };
+            seeds().map(cell).collect::<Vec<_>>()
+        };
+        self.groups.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// The resolved experiment as JSON.
+    pub(crate) fn to_json(&self) -> Json {
+        complete::to_json(&self.resolved.clone().into())
+    }
+}
+
+/// One `[[algorithm]]` with one name.
+struct Contender {
+    name: String,
+    table: Table,
+    header: Span,
+}
+
+/// Expands the sweeps and checks every combination.
+fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
+    let is_shared = |entry: &&Entry| {
+        !matches!(entry.key.as_str(), "title" | "description" | "seed" | "repetitions" | "algorithm")
+    };
+    let shared = Table(root.0.iter().filter(is_shared).cloned().collect());
+    let contenders: Vec<Contender> = written.iter().flat_map(|node| contenders(node)).collect();
+    let cells = contenders.iter().try_fold(0u64, |sum, contender| {
+        let own = sweep::count(&contender.table)?.checked_mul(sweep::count(&shared)?)?;
+        sum.checked_add(own.checked_mul(repetitions)?)
+    });
+    if cells.is_none_or(|cells| cells > MOST_CELLS) {
+        let size = cells.map_or_else(|| "far too many".into(), |cells| cells.to_string());
+        let message =
+            format!("the sweeps and repetitions make {size} cells: at most {MOST_CELLS} can be run");
+        return Err(vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
+    }
+    let worlds = sweep::expand(&shared);
+    let (mut groups, mut found) = (Vec::new(), Vec::new());
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    for (index, contender) in contenders.iter().enumerate() {
+        let distinct = distinct_settings(&contenders, index);
+        for world in &worlds {
+            for own in sweep::expand(&contender.table) {
+                let id = id(&contender.name, &world.choices, &distinct, &own.choices);
+                match resolve::resolve(&world.table, &own.table, &contender.header) {
+                    Err(problems) => found.extend(problems),
+                    Ok(config) => {
+                        let content = format!("{config:?}");
+                        if let Some(earlier) = ids.get(&content).or_else(|| ids.get(&id)) {
+                            let message = format!("this repeats the cell {earlier}");
+                            let help = "every cell runs once: remove one of the two";
+                            found.push(Diagnostic::new(&contender.header, message).help(help));
+                        }
+                        ids.insert(content, id.clone());
+                        ids.insert(id.clone(), id.clone());
+                        groups.push(Group { id, config });
+                    }
+                }
+            }
+        }
+    }
+    if found.is_empty() { Ok(groups) } else { Err(found) }
+}
+
+/// An `[[algorithm]]`, once for each of its names.
+fn contenders(node: &Node) -> Vec<Contender> {
+    let Some(table) = node.table() else { return Vec::new() };
+    let names = table.get("name").map_or(&[][..], |entry| entry.node.elements());
+    let with_name = |name: &Node| {
+        let entries = table.0.iter().map(|entry| match entry.key.as_str() {
+            "name" => Entry { node: name.clone(), ..entry.clone() },
+            _ => entry.clone(),
+        });
+        let text = name.scalar().and_then(toml::Value::as_str).unwrap_or_default();
+        Contender { name: text.into(), table: Table(entries.collect()), header: name.span.clone() }
+    };
+    names.iter().map(with_name).collect()
+}
+
+/// Settings by which a contender differs from others of the same name. They go into its ids.
+fn distinct_settings(contenders: &[Contender], index: usize) -> Vec<(Vec<String>, String)> {
+    let own = &contenders[index];
+    let namesakes: Vec<_> = contenders
+        .iter()
+        .enumerate()
+        .filter(|(other, contender)| *other != index && contender.name == own.name)
+        .map(|(_, contender)| sweep::scalars(&contender.table))
+        .collect();
+    let mut settings = sweep::scalars(&own.table);
+    settings.retain(|setting| namesakes.iter().any(|other| !other.contains(setting)));
+    settings
+}
+
+type Choices = [(Vec<String>, String)];
+
+/// `name/key=value/…`; a key that occurs in several places is written with its table.
+fn id(name: &str, world: &Choices, distinct: &Choices, own: &Choices) -> String {
+    let of_algorithm = distinct.iter().chain(own).map(|(path, value)| {
+        let path: Vec<String> = std::iter::once("algorithm".into()).chain(path.iter().cloned()).collect();
+        (path, value.clone())
+    });
+    let all: Vec<(Vec<String>, String)> = world.iter().cloned().chain(of_algorithm).collect();
+    let last = |path: &[String]| path.last().cloned().unwrap_or_default();
+    let mut id = name.to_owned();
+    for (path, value) in &all {
+        let shared = all.iter().filter(|(other, _)| last(other) == last(path)).count() > 1;
+        let key = if shared { path.join(".") } else { last(path) };
+        id.push_str(&format!("/{key}={value}"));
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Kind, Section};
+
+    /// An experiment with one setting in one table.
+    fn with_setting(
+        section: Section,
+        variant: &str,
+        key: &str,
+        value: f64,
+    ) -> Result<Experiment, Vec<Diagnostic>> {
+        let tag = section.tag().map_or_else(String::new, |tag| format!("{tag} = \"{variant}\"\n"));
+        let table = format!("{}\n{tag}{key} = {value}\n", section.header());
+        let algorithm =
+            if section == Section::Algorithm { "" } else { "[[algorithm]]\nname = \"lin-ucb\"\n" };
+        Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{algorithm}"))
+    }
+
+    /// Values that a listed range allows, and values that it does not. `None` if it depends on other keys.
+    fn probes(range: &str) -> Option<(Vec<f64>, Vec<f64>)> {
+        let words: Vec<&str> = range.split(' ').collect();
+        let number = |text: &str| text.parse::<f64>().ok();
+        Some(match words.as_slice() {
+            ["above", low] => (vec![number(low)? + 0.5], vec![number(low)?]),
+            [low, "or", "more"] => (vec![number(low)?], vec![number(low)? - 1.0]),
+            ["between", low, "and", high] => {
+                let (low, high) = (number(low)?, number(high)?);
+                (vec![(low + high) / 2.0], vec![low, high])
+            }
+            [low, "to", "below", high] => (vec![number(low)?], vec![number(low)? - 0.5, number(high)?]),
+            [low, "to", high] => {
+                let (low, high) = (number(low)?, number(high)?);
+                let above = if high.is_finite() { vec![low - 0.5, high + 0.5] } else { vec![low - 0.5] };
+                (vec![low, high], above)
+            }
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn listed_ranges_are_those_that_are_checked() {
+        let mut probed = 0;
+        for variant in Section::ALL.into_iter().flat_map(Section::variants) {
+            for key in variant.keys() {
+                let setting = variant.setting(key).unwrap();
+                // How few features are enough depends on how many are shared.
+                let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
+                let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
+                if depends || tabular {
+                    continue;
+                }
+                let Some((good, bad)) = probes(setting.range) else { continue };
+                let accepted =
+                    |value: &f64| with_setting(variant.section, &variant.name, key, *value).is_ok();
+                assert!(good.iter().all(accepted), "{} {key}: {good:?}", variant.name);
+                assert!(!bad.iter().any(accepted), "{} {key}: {bad:?}", variant.name);
+                probed += 1;
+            }
+        }
+        assert!(probed > 60, "{probed}");
+    }
+
+    #[test]
+    fn the_plan_has_groups_as_written_and_seeds_last() {
+        let text =
+            "seed = 5\nrepetitions = 2\nhorizon = [10, 20]\nagents = 3\n[[algorithm]]\nname = \"lin-ucb\"\n";
+        let experiment = Experiment::parse(text).unwrap();
+        let ids: Vec<String> = experiment.cells().into_iter().map(|cell| cell.id).collect();
+        assert_eq!(
+            ids,
+            [
+                "lin-ucb/horizon=10/seed=5",
+                "lin-ucb/horizon=10/seed=6",
+                "lin-ucb/horizon=20/seed=5",
+                "lin-ucb/horizon=20/seed=6"
+            ]
+        );
+    }
+
+    #[test]
+    fn completing_a_complete_experiment_changes_nothing() {
+        let text = "horizon = 10\nagents = 3\n[environment]\nnoise = 1\ndrift = {}\n[arrival]\nkind = [\"zipf\", \"power\"]\n\
+                    [[algorithm]]\nname = [\"async-lin-ucb\", \"async-lin-ts\"]\nthreshold = [2, \"inf\"]\n\
+                    [[algorithm.override]]\nagent = 1\n";
+        let once = Experiment::parse(text).unwrap().resolved;
+        assert_eq!(once["environment"]["drift"]["period"].as_integer(), Some(10_000));
+        // Zipf and power differ in the default of their exponent.
+        assert!(once["arrival"].get("exponent").is_none());
+        let twice = Experiment::parse(&toml::to_string(&once).unwrap()).unwrap().resolved;
+        assert_eq!(once, twice);
+    }
+}

@@ -1,0 +1,232 @@
+//! From one combination of values to a run: fill in the types, check every range, and point at what is
+//! out of it.
+
+use posse_core::{ConfigError, Seed};
+use posse_sim::RunConfig;
+use posse_sim::network::{FaultConfig, NetworkConfig};
+use posse_sim::world::{ArrivalConfig, WorldConfig};
+use serde::de::DeserializeOwned;
+
+use super::diagnostic::Diagnostic;
+use super::source::{Entry, Node, Span, Table, Value, label};
+use crate::settings::{BOTH_THRESHOLDS, Section, THRESHOLD};
+
+/// The run that concrete values describe: everything but the algorithm in `shared`, without seed.
+pub(crate) fn resolve(
+    shared: &Table,
+    algorithm: &Table,
+    header: &Span,
+) -> Result<RunConfig, Vec<Diagnostic>> {
+    let mut combination =
+        Combination { shared: shared.clone(), algorithm: algorithm.clone(), header: header.clone() };
+    let config = combination.config().map_err(|diagnostic| vec![diagnostic])?;
+    if config.check().is_ok() {
+        return Ok(config);
+    }
+    // Leaving out what is wrong, one key at a time, brings up what else is.
+    let mut found = Vec::new();
+    let mut removed: Vec<(Option<Section>, &str)> = Vec::new();
+    while let Ok(config) = combination.config()
+        && let Err(error) = config.check()
+    {
+        let section = section_of(&config, &error);
+        // After a key was left out, a complaint that depends on it may be about its default.
+        let words = || error.allowed.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if removed.iter().any(|(home, key)| *home == section && words().any(|word| word == *key)) {
+            break;
+        }
+        found.push(combination.diagnostic(section, &error));
+        if !combination.remove(section, &error) {
+            break;
+        }
+        removed.push((section, error.name));
+    }
+    Err(found)
+}
+
+/// The table that a complaint is about; `None` is the top.
+fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
+    let RunConfig { agents, horizon, seed, .. } = *config;
+    let of = |section: Section| section.variants().iter().any(|v| v.defaults.contains_key(error.name));
+    if matches!(error.name, "agents" | "horizon") {
+        None
+    } else if config.world.build(agents, seed).err().as_ref() == Some(error) {
+        // Inner tables of the environment have keys that no variant lists.
+        Some(Section::Environment)
+    } else if config.arrival.build(agents, horizon, seed).err().as_ref() == Some(error) {
+        Some(Section::Arrival)
+    } else {
+        let rest = [Section::Network, Section::Faults].into_iter().find(|section| of(*section));
+        Some(rest.unwrap_or(Section::Algorithm))
+    }
+}
+
+/// Concrete values.
+struct Combination {
+    shared: Table,
+    algorithm: Table,
+    /// Where the header of the algorithm is.
+    header: Span,
+}
+
+impl Combination {
+    /// The run, with defaults for what is not written.
+    fn config(&self) -> Result<RunConfig, Diagnostic> {
+        let whole = |key: &str| {
+            let number =
+                self.shared.get(key).and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_integer);
+            // Left out because it was wrong: any number will do to find out what else is.
+            number.map_or(1, i64::cast_unsigned)
+        };
+        Ok(RunConfig {
+            seed: Seed(0),
+            agents: whole("agents"),
+            horizon: whole("horizon"),
+            world: self.part::<WorldConfig>(Section::Environment)?,
+            arrival: self.part::<ArrivalConfig>(Section::Arrival)?,
+            network: self.part::<NetworkConfig>(Section::Network)?,
+            faults: self.part::<FaultConfig>(Section::Faults)?,
+            algorithm: self.part(Section::Algorithm)?,
+        })
+    }
+
+    /// One table as its configuration type.
+    fn part<T: DeserializeOwned>(&self, section: Section) -> Result<T, Diagnostic> {
+        let empty = Table::default();
+        let table = self.table(section).unwrap_or(&empty);
+        let read = |table: &Table| T::deserialize(toml::Value::Table(plain(section, table)));
+        read(table).map_err(|error| {
+            // Types were checked before, so this is a number that its type cannot hold. Serde does not say
+            // which: find the key that fails on its own.
+            let tag = section.tag().and_then(|tag| table.get(tag));
+            let alone =
+                |entry: &&Entry| read(&Table(tag.into_iter().chain([*entry]).cloned().collect())).is_err();
+            let is_tag = |entry: &&Entry| Some(entry.key.as_str()) == section.tag();
+            match table.0.iter().filter(|entry| !is_tag(entry)).find(alone) {
+                Some(Entry { key, node, .. }) if matches!(node.scalar(), Some(toml::Value::Integer(_))) => {
+                    Diagnostic::new(&node.span, format!("`{key}` is {}: it is too large", node.describe()))
+                }
+                Some(entry) => Diagnostic::new(&entry.node.span, error.message()),
+                None => Diagnostic::new(&self.place(Some(section)), error.message()),
+            }
+        })
+    }
+
+    /// The table of a section, if it is written.
+    fn table(&self, section: Section) -> Option<&Table> {
+        match section {
+            Section::Algorithm => Some(&self.algorithm),
+            _ => self.shared.get(section.key())?.node.table(),
+        }
+    }
+
+    /// Where to point if the key itself is not in the file.
+    fn place(&self, section: Option<Section>) -> Span {
+        let entry = section.and_then(|section| self.shared.get(section.key()));
+        entry.map_or_else(|| self.header.clone(), |entry| entry.span.clone())
+    }
+
+    /// A complaint, at the value that it is about.
+    fn diagnostic(&self, section: Option<Section>, error: &ConfigError) -> Diagnostic {
+        let ConfigError { name, value, allowed } = error;
+        let table = section.map_or(Some(&self.shared), |section| self.table(section));
+        match table.and_then(|table| find(table, name, value)) {
+            Some(Entry { key, node, .. }) => {
+                Diagnostic::new(&node.span, format!("`{key}` is {value}: {allowed}"))
+            }
+            None => {
+                let home = section.map_or_else(|| "the top".into(), Section::header);
+                let message = format!("`{name}` is {value}, its default: {allowed}");
+                Diagnostic::new(&self.place(section), message).help(format!("set `{name}` in {home}"))
+            }
+        }
+    }
+
+    /// Leaves a key out; says whether it was there and can be missed.
+    fn remove(&mut self, section: Option<Section>, error: &ConfigError) -> bool {
+        let table = match section {
+            None => Some(&mut self.shared),
+            Some(Section::Algorithm) => Some(&mut self.algorithm),
+            Some(section) => {
+                self.shared.0.iter_mut().find(|entry| entry.key == section.key()).and_then(|entry| {
+                    match &mut entry.node.value {
+                        Value::Table(table) => Some(table),
+                        _ => None,
+                    }
+                })
+            }
+        };
+        let tag = section.and_then(Section::tag);
+        table.is_some_and(|table| tag != Some(error.name) && remove(table, error.name, &error.value))
+    }
+}
+
+/// The entry that a complaint about `name` being `value` is about.
+fn find<'t>(table: &'t Table, name: &str, value: &str) -> Option<&'t Entry> {
+    let all = entries(table);
+    let named = || all.iter().copied().filter(|entry| is_called(&entry.key, name));
+    named().find(|entry| entry.node.scalar().is_some_and(|v| same_value(v, value))).or_else(|| named().next())
+}
+
+/// Whether an entry with this key sets what is called `name`.
+fn is_called(key: &str, name: &str) -> bool {
+    key == name || (key == THRESHOLD.key && BOTH_THRESHOLDS.contains(&name))
+}
+
+/// Whether a complaint about `value` can be about `written`.
+fn same_value(written: &toml::Value, value: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let written = label(written);
+    written == value || number(&written).is_some_and(|number_| Some(number_) == number(value))
+}
+
+/// All entries of a table and of the tables in it.
+fn entries(table: &Table) -> Vec<&Entry> {
+    table
+        .0
+        .iter()
+        .flat_map(|entry| {
+            let inner = entry.node.elements().iter().filter_map(Node::table).flat_map(entries);
+            std::iter::once(entry).chain(inner)
+        })
+        .collect()
+}
+
+/// Takes the entry that a complaint is about out of a table; says whether there was one.
+fn remove(table: &mut Table, name: &str, value: &str) -> bool {
+    let Some(span) = find(table, name, value).map(|entry| entry.span.clone()) else { return false };
+    without(table, &span);
+    true
+}
+
+/// Takes the entry at `span` out of a table, wherever it is.
+fn without(table: &mut Table, span: &Span) {
+    table.0.retain(|entry| entry.span != *span);
+    for entry in &mut table.0 {
+        match &mut entry.node.value {
+            Value::Table(inner) => without(inner, span),
+            Value::List(nodes) => nodes.iter_mut().for_each(|node| {
+                if let Value::Table(inner) = &mut node.value {
+                    without(inner, span);
+                }
+            }),
+            Value::Scalar(_) => {}
+        }
+    }
+}
+
+/// A table as the configuration types read it: with its tag, and without shorthands.
+fn plain(section: Section, table: &Table) -> toml::Table {
+    let mut plain = table.to_toml();
+    if let (Some(tag), Some(default)) = (section.tag(), section.default_variant()) {
+        plain.entry(tag).or_insert_with(|| default.into());
+    }
+    if section == Section::Algorithm
+        && let Some(value) = plain.remove(THRESHOLD.key)
+    {
+        for key in BOTH_THRESHOLDS {
+            plain.insert(key.into(), value.clone());
+        }
+    }
+    plain
+}

@@ -1,0 +1,207 @@
+//! Is it written as an experiment is: known keys, values of the right type, nothing missing?
+//!
+//! This looks at the file as written, before sweeps are expanded, so that every slip is reported once.
+
+use super::diagnostic::Diagnostic;
+use super::source::{Entry, Span, Table, Value};
+use super::values::{check_list, check_setting, check_sweep, did_you_mean, fits, wrong_type};
+use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
+use crate::suggest::closest;
+
+/// What the top of an experiment may hold besides tables.
+const TOP: [&str; 6] = ["title", "description", "seed", "repetitions", "horizon", "agents"];
+
+/// More agents than can be simulated in memory.
+const MOST_AGENTS: i64 = 10_000_000;
+
+/// Everything about the form of the file that is wrong.
+pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for entry in &root.0 {
+        check_top(entry, &mut found);
+    }
+    for (key, example) in [("horizon", "horizon = 10_000"), ("agents", "agents = 50")] {
+        // A misspelt key has been reported already.
+        let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some(key));
+        if root.get(key).is_none() && !misspelt {
+            let help = format!("add `{example}` at the top");
+            found.push(Diagnostic::new(&(0..0), format!("`{key}` is missing")).help(help));
+        }
+    }
+    let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some("algorithm"));
+    if root.get("algorithm").is_none() && !misspelt {
+        let help = "add [[algorithm]] with a `name`; `posse algorithms` lists them";
+        // What is missing has no place of its own: it could go to the end of the file.
+        let end = usize::MAX..usize::MAX;
+        found.push(Diagnostic::new(&end, "there is no [[algorithm]]").help(help));
+    }
+    found
+}
+
+/// Checks a key at the top of the file and all that is in it.
+fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
+    let key = entry.key.as_str();
+    let section = Section::ALL.into_iter().find(|section| section.key() == key);
+    match (key, section) {
+        ("title" | "description", _) => {
+            if !matches!(entry.node.scalar(), Some(toml::Value::String(_))) {
+                found.push(wrong_type(key, &entry.node, "a text"));
+            }
+        }
+        ("seed" | "repetitions", _) => check_single_whole(entry, found),
+        ("horizon", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
+        ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
+        (_, Some(Section::Algorithm)) => check_algorithms(entry, found),
+        (_, Some(section)) => match entry.node.table() {
+            Some(table) => check_section(section, table, &entry.span, found),
+            None => {
+                let message = format!("`{key}` is {}: expected a table", entry.node.describe());
+                found.push(
+                    Diagnostic::new(&entry.node.span, message).help(format!("write {}", section.header())),
+                );
+            }
+        },
+        (_, None) => {
+            let near = near_top_key(key).map(did_you_mean);
+            let help = near.or_else(|| belongs_elsewhere(key, None));
+            let message = format!("unknown key `{key}` at the top of an experiment");
+            found.push(Diagnostic::new(&entry.span, message).maybe_help(help));
+        }
+    }
+}
+
+/// What the top of an experiment holds that is most like `key`.
+fn near_top_key(key: &str) -> Option<&'static str> {
+    closest(key, TOP.into_iter().chain(Section::ALL.into_iter().map(Section::key)))
+}
+
+/// Checks a whole number that cannot be swept.
+fn check_single_whole(entry: &Entry, found: &mut Vec<Diagnostic>) {
+    let Entry { key, node, .. } = entry;
+    if matches!(node.value, Value::List(_)) {
+        let message = format!("`{key}` is a list: it takes one value");
+        let help = "`repetitions = n` runs every cell with the seeds seed, seed + 1, … seed + n - 1";
+        found.push(Diagnostic::new(&node.span, message).help(help));
+    } else if !fits(&Kind::Whole, node) {
+        found.push(wrong_type(key, node, &Kind::Whole.expected()));
+    } else if key == "repetitions" && node.scalar().and_then(toml::Value::as_integer) == Some(0) {
+        found.push(Diagnostic::new(&node.span, "`repetitions` is 0: it must be at least 1"));
+    }
+}
+
+/// Checks all `[[algorithm]]` tables.
+fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
+    let list = match &entry.node.value {
+        Value::List(nodes) => nodes.as_slice(),
+        _ => &[],
+    };
+    if list.is_empty() || list.iter().any(|node| node.table().is_none()) {
+        let message = format!("`algorithm` is {}: expected an array of tables", entry.node.describe());
+        found.push(Diagnostic::new(&entry.span, message).help("write [[algorithm]], with two brackets"));
+        return;
+    }
+    for node in list {
+        if let Some(table) = node.table() {
+            check_section(Section::Algorithm, table, &node.span, found);
+        }
+    }
+}
+
+/// Checks a table whose header is at `header`.
+fn check_section(section: Section, table: &Table, header: &Span, found: &mut Vec<Diagnostic>) {
+    let Some(variants) = variants(section, table, header, found) else { return };
+    for entry in &table.0 {
+        if Some(entry.key.as_str()) == section.tag() {
+            continue;
+        }
+        match variants.iter().find(|variant| variant.setting(&entry.key).is_none()) {
+            Some(variant) => found.push(unknown_key(variant, entry)),
+            None => {
+                let setting = variants[0].setting(&entry.key).expect("all variants have it");
+                check_setting(setting, entry, found);
+            }
+        }
+    }
+    let both = BOTH_THRESHOLDS.into_iter().find_map(|key| table.get(key));
+    if let (Some(threshold), Some(other)) = (table.get(THRESHOLD.key), both)
+        && section == Section::Algorithm
+    {
+        let message = format!("`threshold` and `{}` contradict each other", other.key);
+        let help = "`threshold` sets upload_threshold and download_threshold: keep it or keep them";
+        found.push(Diagnostic::new(&threshold.span, message).help(help));
+    }
+}
+
+/// The variants that the tag of a table names: one, or several in a sweep.
+fn variants(
+    section: Section,
+    table: &Table,
+    header: &Span,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Vec<Variant>> {
+    let all = section.variants();
+    let tag = section.tag().and_then(|tag| table.get(tag));
+    let Some(tag) = tag else {
+        let name = section.default_variant();
+        if name.is_none() {
+            let help = "add `name = \"async-lin-ucb\"`, for example; `posse algorithms` lists them";
+            found.push(Diagnostic::new(header, "this algorithm has no `name`").help(help));
+        }
+        return name.map(|name| all.into_iter().filter(|variant| variant.name == name).collect());
+    };
+    check_list(&tag.key, &tag.node, found);
+    let mut chosen = Vec::new();
+    for node in tag.node.elements() {
+        let Some(toml::Value::String(word)) = node.scalar() else {
+            found.push(wrong_type(&tag.key, node, &format!("the name of an {}", section.noun())));
+            continue;
+        };
+        match section.variants().into_iter().find(|variant| variant.name == *word) {
+            Some(variant) => chosen.push(variant),
+            None => {
+                let names: Vec<&str> = all.iter().map(|variant| variant.name.as_str()).collect();
+                let near = closest(word, names.iter().copied()).map(did_you_mean);
+                let help = near.unwrap_or_else(|| format!("there are {}", names.join(", ")));
+                let message = format!("unknown {} \"{word}\"", section.noun());
+                found.push(Diagnostic::new(&node.span, message).help(help));
+            }
+        }
+    }
+    // Keys are judged only when it is certain whose they are.
+    (!chosen.is_empty() && chosen.len() == tag.node.elements().len()).then_some(chosen)
+}
+
+/// A key that a variant does not have, and where it may belong.
+fn unknown_key(variant: &Variant, entry: &Entry) -> Diagnostic {
+    let key = entry.key.as_str();
+    let section = variant.section;
+    let all = section.variants();
+    let takers: Vec<&str> =
+        all.iter().filter(|other| other.setting(key).is_some()).map(|other| other.name.as_str()).collect();
+    let owner = if section.tag().is_some() { variant.name.clone() } else { section.header() };
+    if !takers.is_empty() {
+        let verb = if takers.len() == 1 { "takes" } else { "take" };
+        return Diagnostic::new(&entry.span, format!("`{key}` is not a setting of {owner}"))
+            .help(format!("{} {verb} it", takers.join(", ")));
+    }
+    let near = closest(key, variant.keys().into_iter().chain(section.tag())).map(did_you_mean);
+    let help = near.or_else(|| belongs_elsewhere(key, Some(section))).unwrap_or_else(|| {
+        if variant.keys().is_empty() {
+            format!("{owner} has no settings")
+        } else {
+            format!("its settings are {}", variant.keys().join(", "))
+        }
+    });
+    Diagnostic::new(&entry.span, format!("unknown key `{key}` for {owner}")).help(help)
+}
+
+/// Where else in an experiment `key` would be understood.
+fn belongs_elsewhere(key: &str, here: Option<Section>) -> Option<String> {
+    if here.is_some() && TOP.contains(&key) {
+        return Some(format!("`{key}` belongs at the top of the file, before the first table"));
+    }
+    let takes = |section: &Section| section.variants().iter().any(|variant| variant.setting(key).is_some());
+    let sections = Section::ALL.into_iter().filter(|section| Some(*section) != here);
+    let homes: Vec<String> = sections.filter(takes).map(Section::header).collect();
+    (!homes.is_empty()).then(|| format!("`{key}` belongs in {}", homes.join(" or ")))
+}

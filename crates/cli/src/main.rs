@@ -1,0 +1,73 @@
+//! The `posse` command.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 ran but something in it failed,
+//! 2 could not run.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod experiment;
+mod progress;
+mod results;
+mod row;
+mod runner;
+mod settings;
+mod suggest;
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command::{Ending, algorithms, run, worlds};
+use experiment::Report;
+
+/// Federated contextual bandits: simulate them, compare them
+#[derive(Debug, Parser)]
+#[command(
+    name = "posse",
+    version,
+    after_help = "\
+Example:
+  posse run experiments/async-fig2a.toml --out results/async-fig2a
+
+Exit codes: 0 done, 1 ran but something in it failed, 2 could not run."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Run(run::Args),
+    Algorithms(algorithms::Args),
+    Worlds(worlds::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match &Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Algorithms(args) => algorithms::run(args),
+        Command::Worlds(args) => worlds::run(args),
+    };
+    match result {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Failed) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut stderr = io::stderr().lock();
+            let _ = match error.downcast_ref::<Report>() {
+                Some(report) => write!(stderr, "{report}"),
+                None => writeln!(stderr, "error: {error:#}"),
+            };
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whoever read the results has read enough: `posse … | head` is no failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

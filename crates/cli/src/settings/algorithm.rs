@@ -1,0 +1,69 @@
+//! The settings of algorithms.
+
+use super::{Kind, Setting, setting};
+
+/// Settings of `[[algorithm]]`.
+pub(super) const ALGORITHM: &[Setting] = &[
+    setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
+    setting("noise", Kind::Number, "σ: scale of the reward noise the width assumes", "0 or more"),
+    setting("confidence", Kind::Number, "δ: probability with which the width may fail", "between 0 and 1"),
+    setting("norm_bound", Kind::Number, "S: bound on the norm of the true parameters", "above 0"),
+    setting("width", Kind::OneOf(&["log-det", "det-trace"]), "how the width measures information", ""),
+    setting("width_scale", Kind::Number, "multiplies the theoretical width", "0 or more"),
+    setting("fixed_width", Kind::Number, "a constant instead of the theoretical width", "0 or more"),
+    setting(
+        "upload_threshold",
+        Kind::Threshold,
+        "γ_U: growth of det V after which an agent uploads",
+        "1 to inf",
+    ),
+    setting(
+        "download_threshold",
+        Kind::Threshold,
+        "γ_D: growth of det V after which a snapshot is sent",
+        "1 to inf",
+    ),
+    setting("join", Kind::OneOf(&["lazy", "eager", "pull-on-join"]), "when newcomers become known", ""),
+    setting("min_upload", Kind::Whole, "fewest observations an upload may hold", "1 or more"),
+    setting("snapshot_in_receipt", Kind::Switch, "answer an upload of an agent that is behind at once", ""),
+    setting("override", Kind::Tables(OVERRIDE), "tables of agent, upload_threshold, download_threshold", ""),
+    setting("sampling_scale", Kind::Number, "multiplies the width of the sampled model", "0 or more"),
+    setting(
+        "perturbations",
+        Kind::Number,
+        "a: coins added to each past reward, in distribution",
+        "0 or more",
+    ),
+    setting(
+        "perturbation",
+        Kind::OneOf(&["exact", "approximate"]),
+        "how the perturbation of unseen rewards is drawn",
+        "",
+    ),
+    setting(
+        "round_threshold",
+        Kind::Threshold,
+        "D: urgency above which an agent asks for a round",
+        "0 to inf",
+    ),
+    setting("round_deadline", Kind::Whole, "how long a round waits for all agents, in microseconds", ""),
+    setting("cold_start", Kind::Switch, "begin with a model of the agent's own (Algorithm 5)", ""),
+    setting("duplicated", Kind::Switch, "use every feature in both blocks", ""),
+    setting("iterations", Kind::Whole, "most alternations per observation", "1 or more"),
+    setting("extra_noise", Kind::Number, "added to the noise in the widths of the blocks", "0 or more"),
+];
+
+/// Settings that mean something else for `fed-lin-ucb`.
+pub(super) const FED_LIN_UCB: &[Setting] = &[setting(
+    "upload_threshold",
+    Kind::Threshold,
+    "growth of det V that makes an exchange due; default 1 + 1/M²",
+    "1 to inf",
+)];
+
+/// Settings of `[[algorithm.override]]`.
+const OVERRIDE: &[Setting] = &[
+    setting("agent", Kind::Whole, "whose", ""),
+    setting("upload_threshold", Kind::Threshold, "its γ_U, if not everybody's", "1 to inf"),
+    setting("download_threshold", Kind::Threshold, "its γ_D, if not everybody's", "1 to inf"),
+];

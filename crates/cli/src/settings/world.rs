@@ -1,0 +1,76 @@
+//! The settings of worlds, arrivals, networks and faults.
+
+use super::{Kind, Setting, setting};
+
+/// The networks that people know.
+pub(crate) const PRESETS: &[&str] = &["ideal", "wifi", "cellular", "satellite", "hostile"];
+
+/// Settings of `[environment]`.
+pub(super) const ENVIRONMENT: &[Setting] = &[
+    setting("dimension", Kind::Size(10_000), "d: features of an arm", "1 or more"),
+    setting(
+        "shared",
+        Kind::Size(10_000),
+        "d_g: features whose parameters all agents share",
+        "1 to dimension",
+    ),
+    setting(
+        "local_spread",
+        Kind::Size(10_000),
+        "how far numbers of local features differ",
+        "0 to dimension - shared",
+    ),
+    setting("arms", Kind::Size(1_000_000), "K: arms an offer", "1 or more"),
+    setting("noise", Kind::Number, "σ: standard deviation of the reward noise", "0 or more"),
+    setting("form", Kind::OneOf(&["paper", "authors"]), "how parameters and arms are drawn", ""),
+    setting("pool", Kind::Size(1_000_000), "arms in the catalogue of the authors' form", "arms or more"),
+    setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
+    setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
+];
+
+/// Settings of `noise_shape`.
+const NOISE_SHAPE: &[Setting] = &[
+    setting("law", Kind::OneOf(&["gaussian", "uniform", "student-t"]), "the family", ""),
+    setting("degrees", Kind::Number, "degrees of freedom of student-t", "above 2"),
+];
+
+/// Settings of `drift`.
+const DRIFT: &[Setting] = &[setting("period", Kind::Whole, "steps of one full turn", "2 or more")];
+
+/// Settings of `[arrival]`.
+pub(super) const ARRIVAL: &[Setting] = &[
+    setting("exponent", Kind::Number, "how uneven; 0 is uniform", "0 or more"),
+    setting("concentration", Kind::Number, "α: how even", "above 0"),
+    setting("share", Kind::Number, "the probability of agent 0", "0 to 1"),
+    setting("mean_length", Kind::Number, "mean steps of a burst", "1 or more"),
+    setting("lifetime", Kind::Number, "mean stay of an agent as a share of the horizon", "above 0"),
+];
+
+/// Settings of `[network]`.
+pub(super) const NETWORK: &[Setting] = &[
+    setting("preset", Kind::OneOf(PRESETS), "gives what is not set", ""),
+    setting("interval", Kind::Number, "ms from one interaction to the next, over all agents", "above 0"),
+    setting("reward_delay", Kind::Number, "ms from a choice to its reward", "0 or more"),
+    setting("resend", Kind::Number, "ms after which an unanswered message is sent again", "above 0"),
+    setting("latency", Kind::Number, "ms a message needs at least", "0 or more"),
+    setting("jitter", Kind::Number, "up to this many ms more", "0 or more"),
+    setting("loss", Kind::Number, "share of messages that are lost", "0 to below 1"),
+    setting("repeat", Kind::Number, "share of messages that arrive twice", "0 to below 1"),
+    setting("straggle", Kind::Number, "share of messages that arrive a second late", "0 to below 1"),
+    setting("partition_every", Kind::Number, "ms; each agent is cut off once in this time", "0 or more"),
+    setting("partition_length", Kind::Number, "ms; for how long", "below partition_every"),
+];
+
+/// Settings of `[faults]`.
+pub(super) const FAULTS: &[Setting] = &[
+    setting("agent_crash", Kind::Number, "probability per interaction that some agent crashes", "0 to 1"),
+    setting("volatile", Kind::Number, "share of crashes after which an agent knows nothing", "0 to 1"),
+    setting("downtime", Kind::Number, "ms that a crashed agent is away, unless it is needed", "0 or more"),
+    setting(
+        "coordinator_restart",
+        Kind::Number,
+        "probability per interaction that the coordinator restarts",
+        "0 to 1",
+    ),
+    setting("lost_entries", Kind::Whole, "entries at the end of its log that a restart loses", ""),
+];

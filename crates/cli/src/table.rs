@@ -1,0 +1,144 @@
+//! Results for people: a line for each group of cells, means over its seeds.
+
+use crate::experiment::Group;
+use crate::row::Row;
+
+const HEADER: [&str; 7] = ["cell", "regret", "messages", "scalars", "bytes", "reward", "seconds"];
+
+/// A table with a line for each group that has rows. Rows come with the index of their group, in the order
+/// of the plan.
+pub(crate) fn summary(groups: &[Group], rows: &[(usize, &Row)]) -> String {
+    let lines = rows.chunk_by(|(one, _), (other, _)| one == other).map(|chunk| {
+        let own: Vec<&Row> = chunk.iter().map(|(_, row)| *row).collect();
+        line(&groups[chunk[0].0].id, &own)
+    });
+    align(&std::iter::once(HEADER.map(String::from)).chain(lines).collect::<Vec<_>>())
+}
+
+/// The line of a group.
+fn line(id: &str, rows: &[&Row]) -> [String; 7] {
+    let over = |value: fn(&Row) -> f64| Estimate::of(rows.iter().map(|row| value(row)));
+    [
+        id.to_owned(),
+        over(|row| row.regret).with_error(),
+        over(|row| row.messages as f64).with_error(),
+        compact(over(|row| (row.scalars_up + row.scalars_down) as f64).mean),
+        compact(over(|row| (row.bytes_up + row.bytes_down) as f64).mean),
+        over(|row| row.reward).with_error(),
+        format!("{:.2}", over(|row| row.seconds).mean),
+    ]
+}
+
+/// A mean over repetitions and its standard error.
+struct Estimate {
+    mean: f64,
+    /// Not known from one repetition.
+    error: Option<f64>,
+}
+
+impl Estimate {
+    /// Of these values.
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let count = values.clone().count() as f64;
+        let mean = values.clone().sum::<f64>() / count;
+        let squares: f64 = values.map(|value| (value - mean) * (value - mean)).sum();
+        let error = (count > 1.0).then(|| (squares / (count - 1.0) / count).sqrt());
+        Self { mean, error }
+    }
+
+    /// Mean and error with as many digits and in the same unit: 16.9±0.1k.
+    fn with_error(&self) -> String {
+        let scale = Scale::of(self.mean);
+        match self.error {
+            Some(error) => format!("{}±{}{}", scale.number(self.mean), scale.number(error), scale.unit),
+            None => compact(self.mean),
+        }
+    }
+}
+
+/// Three or four digits and a unit of thousands: 569, 16.9k, 6.36M.
+fn compact(value: f64) -> String {
+    let scale = Scale::of(value);
+    scale.number(value) + scale.unit
+}
+
+/// How a number is written.
+struct Scale {
+    factor: f64,
+    unit: &'static str,
+    digits: usize,
+}
+
+impl Scale {
+    /// The one that suits `value`.
+    fn of(value: f64) -> Self {
+        let (mut factor, mut unit) = (1.0, "");
+        for larger in ["k", "M", "G", "T", "P"] {
+            // Rounded up, 9999.5 would have five digits.
+            if value.abs() / factor < if unit.is_empty() { 9_999.5 } else { 999.5 } {
+                break;
+            }
+            factor *= 1000.0;
+            unit = larger;
+        }
+        let digits = match value.abs() / factor {
+            _ if unit.is_empty() && value.fract() == 0.0 => 0,
+            scaled if scaled < 9.995 => 2,
+            scaled if scaled < 99.95 => 1,
+            _ => 0,
+        };
+        Self { factor, unit, digits }
+    }
+
+    /// A number in this unit, with these digits.
+    fn number(&self, value: f64) -> String {
+        format!("{:.*}", self.digits, value / self.factor)
+    }
+}
+
+/// Columns of equal width: words to the left, numbers to the right.
+fn align(lines: &[[String; 7]]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&format!("{:<1$}", line[0], width(0)));
+        for (column, cell) in line.iter().enumerate().skip(1) {
+            text.push_str(&format!("  {:>1$}", cell, width(column)));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let cases = [
+            (0.0, "0"),
+            (0.126, "0.13"),
+            (7.0, "7"),
+            (569.4, "569"),
+            (9_999.4, "9999"),
+            (16_939.0, "16.9k"),
+            (999_600.0, "1.00M"),
+            (6_360_370.0, "6.36M"),
+            (-1_234_567.0, "-1.23M"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(compact(value), expected);
+        }
+    }
+
+    #[test]
+    fn the_standard_error_is_that_of_the_mean() {
+        let estimate = Estimate::of([1.0, 2.0, 3.0, 6.0].into_iter());
+        assert_eq!(estimate.mean, 3.0);
+        // Variance 14/3, of the mean a quarter of it.
+        assert!((estimate.error.unwrap() - (14.0f64 / 12.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Estimate::of([2.0].into_iter()).with_error(), "2");
+        assert_eq!(Estimate::of([16_000.0, 17_000.0].into_iter()).with_error(), "16.5±0.5k");
+    }
+}

@@ -1,0 +1,63 @@
+//! The experiments of this repository, scaled down.
+
+use std::path::Path;
+
+use crate::command::{directory_with, posse};
+
+/// The text with the value of a top-level key replaced.
+fn with(text: &str, key: &str, value: u32) -> String {
+    let replace = |line: &str| {
+        if line.starts_with(&format!("{key} =")) { format!("{key} = {value}\n") } else { format!("{line}\n") }
+    };
+    text.lines().map(replace).collect()
+}
+
+fn small_rows(name: &str) -> Vec<serde_json::Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = with(&with(&with(&text, "horizon", 300), "agents", 20), "repetitions", 1);
+    let directory = directory_with(&text);
+    let document = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]).json();
+    document["rows"].as_array().unwrap().clone()
+}
+
+#[test]
+fn every_experiment_runs() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut seen = 0;
+    for file in std::fs::read_dir(directory).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".toml") {
+            assert!(!small_rows(&name).is_empty(), "{name}");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn figure_2_sweeps_both_algorithms_over_both_worlds() {
+    for name in ["async-fig2a.toml", "async-fig2b.toml"] {
+        let rows = small_rows(name);
+        assert_eq!(rows.len(), 2 * (13 + 11), "{name}");
+        let of = |algorithm: &str, form: &str| -> Vec<u64> {
+            let rows =
+                rows.iter().filter(|row| row["algorithm"] == algorithm && row["environment"]["form"] == form);
+            rows.map(|row| row["messages"].as_u64().unwrap()).collect()
+        };
+        for form in ["paper", "authors"] {
+            let messages = of("async-lin-ucb", form);
+            assert!(messages.is_sorted_by(|more, less| more >= less), "{name} {form}: {messages:?}");
+            assert_eq!(messages.last(), Some(&0));
+            let messages = of("sync-lin-ucb", form);
+            assert!(messages.is_sorted_by(|more, less| more >= less), "{name} {form}: {messages:?}");
+        }
+    }
+}
+
+#[test]
+fn figure_3_sweeps_the_shared_features() {
+    let rows = small_rows("async-fig3.toml");
+    let shared: Vec<u64> = rows.iter().map(|row| row["environment"]["shared"].as_u64().unwrap()).collect();
+    assert_eq!(shared, [4, 8, 12, 16, 20, 24, 4, 8, 12, 16, 20, 24]);
+}
