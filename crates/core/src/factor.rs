@@ -43,23 +43,23 @@ pub(crate) struct Workspace {
     /// The q that means are taken with.
     q: Aligned,
     means: Aligned,
-    squared_widths: Aligned,
+    widths: Aligned,
     /// Where a new factor is made before it replaces the old one.
     spare: Factor,
 }
 
-/// Means and squared widths of scored arms.
+/// Means and widths √(xᵀV(λ)⁻¹x) of scored arms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scores<'a> {
     pub(crate) means: &'a [f64],
-    pub(crate) squared_widths: &'a [f64],
+    pub(crate) widths: &'a [f64],
 }
 
 impl Workspace {
     pub(crate) fn new() -> Self {
         let empty = || Aligned::zeros(0);
         let spare = Factor::new(0, 1.0);
-        Self { tile: empty(), q: empty(), means: empty(), squared_widths: empty(), spare }
+        Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare }
     }
 
     /// A factor of this dimension to make something in; what it holds is anybody's.
@@ -79,7 +79,7 @@ impl Workspace {
         let arms = arms.next_multiple_of(TILE * WIDEST);
         if self.means.len() < arms {
             self.means = Aligned::zeros(arms);
-            self.squared_widths = Aligned::zeros(arms);
+            self.widths = Aligned::zeros(arms);
         }
     }
 }
@@ -135,7 +135,10 @@ impl Factor {
             *q = self.entry(j, self.dimension) + noise(j);
         }
         Arch::new().dispatch(Score { factor: self, arms, workspace });
-        Scores { means: &workspace.means[..count], squared_widths: &workspace.squared_widths[..count] }
+        Scores {
+            means: &workspace.means[..count],
+            widths: &workspace.widths[..count],
+        }
     }
 
     /// Replaces the factor by that of the sum of `parts` plus λI. `false` if that sum is not positive
@@ -366,16 +369,16 @@ impl WithSimd for Score<'_, '_> {
             let (z, _) = S::as_mut_simd_f64s(tile);
             let q = &workspace.q[..factor.dimension];
             let (means, _) = S::as_mut_simd_f64s(&mut workspace.means[done..done + width]);
-            let (squares, _) = S::as_mut_simd_f64s(&mut workspace.squared_widths[done..done + width]);
+            let (widths, _) = S::as_mut_simd_f64s(&mut workspace.widths[done..done + width]);
             match vectors {
-                1 => solve_tile::<S, 1>(simd, factor, q, z, means, squares),
-                2 => solve_tile::<S, 2>(simd, factor, q, z, means, squares),
-                3 => solve_tile::<S, 3>(simd, factor, q, z, means, squares),
-                4 => solve_tile::<S, 4>(simd, factor, q, z, means, squares),
-                5 => solve_tile::<S, 5>(simd, factor, q, z, means, squares),
-                6 => solve_tile::<S, 6>(simd, factor, q, z, means, squares),
-                7 => solve_tile::<S, 7>(simd, factor, q, z, means, squares),
-                _ => solve_tile::<S, TILE>(simd, factor, q, z, means, squares),
+                1 => solve_tile::<S, 1>(simd, factor, q, z, means, widths),
+                2 => solve_tile::<S, 2>(simd, factor, q, z, means, widths),
+                3 => solve_tile::<S, 3>(simd, factor, q, z, means, widths),
+                4 => solve_tile::<S, 4>(simd, factor, q, z, means, widths),
+                5 => solve_tile::<S, 5>(simd, factor, q, z, means, widths),
+                6 => solve_tile::<S, 6>(simd, factor, q, z, means, widths),
+                7 => solve_tile::<S, 7>(simd, factor, q, z, means, widths),
+                _ => solve_tile::<S, TILE>(simd, factor, q, z, means, widths),
             }
             done += width;
         }
@@ -415,7 +418,7 @@ fn solve_tile<S: Simd, const W: usize>(
     q: &[f64],
     tile: &mut [S::f64s],
     means: &mut [S::f64s],
-    squared_widths: &mut [S::f64s],
+    widths: &mut [S::f64s],
 ) {
     let d = factor.dimension;
     let rows = &factor.rows[..];
@@ -441,7 +444,9 @@ fn solve_tile<S: Simd, const W: usize>(
         open[0] = z;
     }
     means[..W].copy_from_slice(&mean);
-    squared_widths[..W].copy_from_slice(&square);
+    for (width, square) in widths.iter_mut().zip(square) {
+        *width = simd.sqrt_f64s(square);
+    }
 }
 
 #[cfg(test)]

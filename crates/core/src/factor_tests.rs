@@ -120,10 +120,10 @@ proptest! {
             let x = arms.row(k);
             let (solved, _) = eliminate(&v, x);
             prop_assert!(close(scores.means[k], dot(x, &theta)));
-            prop_assert!(close(scores.squared_widths[k], dot(x, &solved)));
+            prop_assert!(close(scores.widths[k] * scores.widths[k], dot(x, &solved)));
             let mut ours = x.to_vec();
             factor.solve_transposed(&mut ours);
-            prop_assert!(close(dot(&ours, &ours), scores.squared_widths[k]));
+            prop_assert!(close(dot(&ours, &ours).sqrt(), scores.widths[k]));
             factor.solve(&mut ours);
             prop_assert!(ours.iter().zip(&solved).all(|(a, b)| close(*a, *b)));
         }
@@ -162,12 +162,12 @@ proptest! {
         let arms = arms(d, k, seed);
         let mut workspace = Workspace::new();
         let together = factor.score(arms.all(), |_| 0.0, &mut workspace);
-        let together = (bits(together.means), bits(together.squared_widths));
+        let together = (bits(together.means), bits(together.widths));
         for index in 0..k {
             let alone = Arms::from_rows(d, &[arms.row(index)]).unwrap();
             let alone = factor.score(alone.all(), |_| 0.0, &mut workspace);
             prop_assert_eq!(alone.means[0].to_bits(), together.0[index]);
-            prop_assert_eq!(alone.squared_widths[0].to_bits(), together.1[index]);
+            prop_assert_eq!(alone.widths[0].to_bits(), together.1[index]);
         }
     }
 
@@ -183,7 +183,7 @@ proptest! {
         let one = factor.score(wide.columns(before, d), |_| 0.0, &mut one);
         let two = factor.score(narrow.all(), |_| 0.0, &mut two);
         prop_assert_eq!(bits(one.means), bits(two.means));
-        prop_assert_eq!(bits(one.squared_widths), bits(two.squared_widths));
+        prop_assert_eq!(bits(one.widths), bits(two.widths));
     }
 
     #[test]
@@ -251,7 +251,7 @@ fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Ve
         }
         route.take(Score { factor, arms: arms.all(), workspace: &mut workspace });
         seen.extend(&workspace.means[..arms.len()]);
-        seen.extend(&workspace.squared_widths[..arms.len()]);
+        seen.extend(&workspace.widths[..arms.len()]);
     }
     bits(&seen)
 }

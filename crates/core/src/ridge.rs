@@ -107,7 +107,7 @@ impl Ridge {
         self.updates = 0;
     }
 
-    /// Calls `read` with the mean and the squared width of every arm.
+    /// Calls `read` with the mean and the width of every arm.
     pub(crate) fn score<R>(&self, arms: Columns<'_>, read: impl FnOnce(Scores<'_>) -> R) -> R {
         self.score_perturbed(arms, |_| 0.0, read)
     }

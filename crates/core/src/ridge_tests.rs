@@ -34,7 +34,7 @@ fn scores(model: &Ridge) -> Vec<u64> {
     let rows: Vec<Vec<f64>> = (0..6).map(|_| (0..d).map(|_| stream.normal()).collect()).collect();
     let arms = Arms::from_rows(d, &rows).unwrap();
     model.score(arms.all(), |scores| {
-        scores.means.iter().chain(scores.squared_widths).map(|v| v.to_bits()).collect()
+        scores.means.iter().chain(scores.widths).map(|v| v.to_bits()).collect()
     })
 }
 

@@ -141,13 +141,12 @@ impl AmAgent {
         let local_width = self.block_width.of(&self.local.model, self.local.evidence.count());
         self.view.model().score(arms.columns(0, shared), |scores| {
             self.bounds.clear();
-            let scores = scores.means.iter().zip(scores.squared_widths);
-            self.bounds.extend(scores.map(|(mean, square)| mean + shared_width * square.sqrt()));
+            let scores = scores.means.iter().zip(scores.widths);
+            self.bounds.extend(scores.map(|(mean, width)| mean + shared_width * width));
         });
         let arm = self.local.model.score(arms.columns(first_local, local), |scores| {
-            let local = scores.means.iter().zip(scores.squared_widths);
-            let bounds = self.bounds.iter().zip(local);
-            best(bounds.map(|(bound, (mean, square))| bound + (mean + local_width * square.sqrt())))
+            let bounds = self.bounds.iter().zip(scores.means.iter().zip(scores.widths));
+            best(bounds.map(|(bound, (mean, width))| bound + (mean + local_width * width)))
         })?;
         Ok(Choice { arm, propensity: Some(1.0) })
     }

@@ -50,8 +50,7 @@ pub(crate) fn check_arms(dimension: usize, arms: &Arms) -> Result<(), InputError
 #[inline]
 pub(crate) fn upper_confidence(model: &Ridge, width: f64, arms: &Arms) -> Result<Choice, InputError> {
     let arm = model.score(arms.all(), |scores| {
-        let bounds = scores.means.iter().zip(scores.squared_widths);
-        best(bounds.map(|(mean, square)| mean + width * square.sqrt()))
+        best(scores.means.iter().zip(scores.widths).map(|(mean, own)| mean + width * own))
     })?;
     Ok(Choice { arm, propensity: Some(1.0) })
 }
