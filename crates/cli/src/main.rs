@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod command;
 mod experiment;
 mod progress;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, run, worlds};
+use command::{Ending, algorithms, bench as bench_command, run, worlds};
 use experiment::Report;
 
 /// Federated contextual bandits: simulate them, compare them
@@ -44,6 +45,7 @@ enum Command {
     Run(run::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
+    Bench(bench_command::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
+        Command::Bench(args) => bench_command::run(args),
     };
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,

@@ -135,10 +135,7 @@ impl Factor {
             *q = self.entry(j, self.dimension) + noise(j);
         }
         Arch::new().dispatch(Score { factor: self, arms, workspace });
-        Scores {
-            means: &workspace.means[..count],
-            widths: &workspace.widths[..count],
-        }
+        Scores { means: &workspace.means[..count], widths: &workspace.widths[..count] }
     }
 
     /// Replaces the factor by that of the sum of `parts` plus λI. `false` if that sum is not positive

@@ -33,9 +33,7 @@ fn scores(model: &Ridge) -> Vec<u64> {
     let mut stream = Seed(9).stream("arms", 0, 0);
     let rows: Vec<Vec<f64>> = (0..6).map(|_| (0..d).map(|_| stream.normal()).collect()).collect();
     let arms = Arms::from_rows(d, &rows).unwrap();
-    model.score(arms.all(), |scores| {
-        scores.means.iter().chain(scores.widths).map(|v| v.to_bits()).collect()
-    })
+    model.score(arms.all(), |scores| scores.means.iter().chain(scores.widths).map(|v| v.to_bits()).collect())
 }
 
 fn close(a: f64, b: f64) -> bool {

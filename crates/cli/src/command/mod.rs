@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod algorithms;
+pub(crate) mod bench;
 mod listing;
 pub(crate) mod run;
 pub(crate) mod worlds;

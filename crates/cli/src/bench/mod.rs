@@ -1,0 +1,47 @@
+//! Measurements, each beside a baseline in the same run: seconds differ from machine to machine, ratios
+//! much less.
+
+mod coordinator;
+mod interaction;
+mod literal;
+mod plain;
+mod simulation;
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+pub(crate) use coordinator::{Uploads, uploads};
+pub(crate) use interaction::{Interactions, interactions};
+pub(crate) use simulation::{Simulated, simulated};
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// A look: a few seconds.
+    Quick,
+    /// Numbers to quote.
+    Full,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measurements {
+    /// Choosing among 25 arms and learning the reward.
+    pub(crate) interactions: Vec<Interactions>,
+    /// Taking in an upload when nobody is due for a download.
+    pub(crate) uploads: Vec<Uploads>,
+    /// Whole simulations.
+    pub(crate) simulations: Vec<Simulated>,
+}
+
+/// The shortest of several times that `work` took, in seconds: what else the machine does only adds.
+fn shortest(repetitions: u32, mut work: impl FnMut()) -> f64 {
+    (0..repetitions)
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min)
+}

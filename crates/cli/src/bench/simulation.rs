@@ -1,0 +1,93 @@
+//! Whole simulations of the size of Figure 2.
+
+use std::time::Instant;
+
+use posse_core::{
+    Algorithm, AsyncLinUcb, ModelConfig, ProtocolConfig, Seed, SyncLinUcb, Threshold, WidthForm,
+};
+use posse_sim::RunConfig;
+use posse_sim::network::{FaultConfig, NetworkConfig};
+use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
+use serde::Serialize;
+
+use super::Effort;
+
+/// A simulation: 1000 agents, 25 arms of 25 features, the authors' world.
+#[derive(Debug, Serialize)]
+pub(crate) struct Simulated {
+    pub(crate) name: &'static str,
+    pub(crate) interactions_per_second: f64,
+    /// Microseconds an interaction, everything included.
+    pub(crate) micros: f64,
+    /// What the authors' Python code took on another machine, for orientation.
+    pub(crate) published_micros: f64,
+    /// Theirs over ours.
+    pub(crate) ratio: f64,
+    pub(crate) regret: f64,
+    pub(crate) messages: u64,
+}
+
+/// Measures the settings for which times of the published code are known.
+pub(crate) fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+    let settings = [
+        ("async-lin-ucb, threshold 5", asynchronous(5.0), 883.0),
+        ("async-lin-ucb, threshold 2", asynchronous(2.0), 827.0),
+        ("async-lin-ucb, threshold inf", asynchronous(f64::INFINITY), 193.0),
+        ("sync-lin-ucb, round threshold 116.4", synchronous(116.4), 193.0),
+        ("sync-lin-ucb, round threshold 0.1164", synchronous(0.1164), 391.0),
+    ];
+    settings
+        .into_iter()
+        .map(|(name, algorithm, published)| measure(name, algorithm, published, effort))
+        .collect()
+}
+
+fn measure(
+    name: &'static str,
+    algorithm: Algorithm,
+    published_micros: f64,
+    effort: Effort,
+) -> anyhow::Result<Simulated> {
+    let config = RunConfig {
+        seed: Seed(0),
+        agents: 1000,
+        horizon: if effort == Effort::Quick { 6_000 } else { 30_000 },
+        world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
+        arrival: ArrivalConfig::Uniform,
+        network: NetworkConfig::default(),
+        faults: FaultConfig::default(),
+        algorithm,
+    };
+    let mut seconds = f64::INFINITY;
+    let mut tally = config.run(&mut ())?;
+    for _ in 0..if effort == Effort::Quick { 1 } else { 3 } {
+        let start = Instant::now();
+        tally = config.run(&mut ())?;
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+    }
+    let micros = seconds * 1e6 / config.horizon as f64;
+    Ok(Simulated {
+        name,
+        interactions_per_second: 1e6 / micros,
+        micros,
+        published_micros,
+        ratio: published_micros / micros,
+        regret: tally.regret,
+        messages: tally.messages(),
+    })
+}
+
+fn model() -> ModelConfig {
+    ModelConfig { width: WidthForm::DetTrace, ..Default::default() }
+}
+
+fn asynchronous(threshold: f64) -> Algorithm {
+    let (upload_threshold, download_threshold) = (Threshold(threshold), Threshold(threshold));
+    let protocol = ProtocolConfig { upload_threshold, download_threshold, ..Default::default() };
+    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol })
+}
+
+fn synchronous(threshold: f64) -> Algorithm {
+    let round_threshold = Threshold(threshold);
+    Algorithm::SyncLinUcb(SyncLinUcb { model: model(), round_threshold, ..Default::default() })
+}

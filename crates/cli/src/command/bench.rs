@@ -1,0 +1,97 @@
+//! `posse bench`: what things cost here, beside a baseline in the same run.
+
+use std::fmt::Write;
+
+use super::{Ending, print, print_json};
+use crate::bench::{Effort, Measurements, interactions, simulated, uploads};
+
+/// Measure what an interaction, an upload and a simulation cost on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
+pub(crate) struct Args {
+    /// A look in a few seconds instead of numbers to quote
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    let effort = if args.quick { Effort::Quick } else { Effort::Full };
+    let dimensions = [10, 25, 100].into_iter();
+    let agents = [10, 1_000, if args.quick { 10_000 } else { 100_000 }].into_iter();
+    let measured = Measurements {
+        interactions: dimensions.map(|d| interactions(d, effort)).collect::<Result<_, _>>()?,
+        uploads: agents.map(|n| uploads(n, effort)).collect::<Result<_, _>>()?,
+        simulations: simulated(effort)?,
+    };
+    if args.json {
+        print_json(&measured)?;
+    } else {
+        print(&tables(&measured))?;
+    }
+    Ok(Ending::Done)
+}
+
+fn tables(measured: &Measurements) -> String {
+    let mut text = String::new();
+    let out = &mut text;
+    if cfg!(debug_assertions) {
+        line(out, "This is a debug build: its numbers say little. Use `cargo run --release -- bench`.\n");
+    }
+    line(out, "Choose among 25 arms and learn, one core (plain: Sherman-Morrison in plain loops)");
+    line(out, "  features    posse        plain       ratio   interactions/s");
+    for row in &measured.interactions {
+        let (posse, plain) = (row.posse_micros, row.plain_micros);
+        let rate = 1e6 / posse;
+        line(
+            out,
+            &format!(
+                "{:>10} {posse:>8.2} us {plain:>9.2} us {:>8.1}x {rate:>14.0}",
+                row.dimension, row.ratio
+            ),
+        );
+    }
+    line(out, "\nTake in an upload, 25 features (literal: the paper's matrix per agent)");
+    line(out, "    agents    posse        literal        ratio   bytes/agent   literal");
+    for row in &measured.uploads {
+        let bytes = row.bytes_per_agent.map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
+        line(
+            out,
+            &format!(
+                "{:>10} {:>8.2} us {:>12.1} us {:>9.0}x {bytes:>12} {:>9}",
+                row.agents, row.posse_micros, row.literal_micros, row.ratio, row.literal_bytes_per_agent
+            ),
+        );
+    }
+    line(
+        out,
+        "\nSimulate 1000 agents, 25 arms of 25 features (published: the authors' Python code, elsewhere)",
+    );
+    line(
+        out,
+        "                                          posse    published    ratio   interactions/s   regret   messages",
+    );
+    for row in &measured.simulations {
+        line(
+            out,
+            &format!(
+                "  {:<36} {:>6.2} us {:>9.0} us {:>7.0}x {:>16.0} {:>8.0} {:>10}",
+                row.name,
+                row.micros,
+                row.published_micros,
+                row.ratio,
+                row.interactions_per_second,
+                row.regret,
+                row.messages
+            ),
+        );
+    }
+    text
+}
+
+fn line(out: &mut String, text: &str) {
+    let _ = writeln!(out, "{text}");
+}
