@@ -9,6 +9,8 @@
 //! different columns), no sum is split over lanes and no multiplication is fused with an addition. So
 //! the vector width changes the speed and nothing else.
 
+use std::sync::Arc;
+
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::aligned::Aligned;
@@ -46,6 +48,9 @@ pub(crate) struct Workspace {
     widths: Aligned,
     /// Where a new factor is made before it replaces the old one.
     spare: Factor,
+    /// The last evidence that came from elsewhere, with its λ, its factor and its information: a
+    /// coordinator says the same to many.
+    pub(crate) heard: Option<(Arc<Evidence>, f64, Factor, f64)>,
 }
 
 /// Means and widths √(xᵀV(λ)⁻¹x) of scored arms.
@@ -59,7 +64,7 @@ impl Workspace {
     pub(crate) fn new() -> Self {
         let empty = || Aligned::zeros(0);
         let spare = Factor::new(0, 1.0);
-        Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare }
+        Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare, heard: None }
     }
 
     /// A factor of this dimension to make something in; what it holds is anybody's.
@@ -107,6 +112,12 @@ impl Factor {
             factor.inverse_diagonal[j] = 1.0 / root;
         }
         factor
+    }
+
+    /// Becomes a copy of `other`, which has the same dimension.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.rows.copy_from_slice(&other.rows);
+        self.inverse_diagonal.copy_from_slice(&other.inverse_diagonal);
     }
 
     pub(crate) const fn dimension(&self) -> usize {

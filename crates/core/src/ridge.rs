@@ -1,6 +1,7 @@
 //! Ridge regression over a changing body of evidence: the only owner of values derived from it.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use crate::arms::Columns;
 use crate::error::ProtocolError;
@@ -64,6 +65,28 @@ impl Ridge {
         self.updates = 0;
         // An exact zero without data, whatever the rounding of λ's square root.
         self.information = if parts.all(Evidence::is_empty) { 0.0 } else { self.fresh_information() };
+        Ok(())
+    }
+
+    /// Like [`refresh`](Self::refresh) with nothing but `evidence`, which many models are likely to be
+    /// refreshed with in turn: it is factorised for the first of them.
+    pub(crate) fn refresh_to(&mut self, evidence: &Arc<Evidence>) -> Result<(), ProtocolError> {
+        let known = WORKSPACE.with_borrow(|workspace| {
+            let (known, regularization, factor, information) = workspace.heard.as_ref()?;
+            let same = Arc::ptr_eq(known, evidence) && *regularization == self.regularization;
+            if !same || factor.dimension() != self.dimension() {
+                return None;
+            }
+            self.factor.copy_from(factor);
+            Some(*information)
+        });
+        if let Some(information) = known {
+            (self.information, self.updates) = (information, 0);
+            return Ok(());
+        }
+        self.refresh(std::iter::once(&**evidence))?;
+        let heard = (Arc::clone(evidence), self.regularization, self.factor.clone(), self.information);
+        WORKSPACE.with_borrow_mut(|workspace| workspace.heard = Some(heard));
         Ok(())
     }
 

@@ -145,7 +145,10 @@ impl View {
         let sent = iter::once(&**base).chain(underway);
         let own = unsent.into_iter().chain(iter::once(&self.buffer));
         let fresh_information = if own.clone().all(Evidence::is_empty) {
-            self.model.refresh(sent)?;
+            match underway {
+                None => self.model.refresh_to(base)?,
+                Some(_) => self.model.refresh(sent)?,
+            }
             0.0
         } else {
             let before = match base_information {
