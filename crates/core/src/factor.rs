@@ -9,13 +9,12 @@
 //! different columns), no sum is split over lanes and no multiplication is fused with an addition. So
 //! the vector width changes the speed and nothing else.
 
-use std::sync::Arc;
-
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::aligned::Aligned;
 use crate::arms::Columns;
 use crate::evidence::Evidence;
+use crate::ridge::Heard;
 
 /// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
 const CHUNK: usize = 4;
@@ -48,9 +47,8 @@ pub(crate) struct Workspace {
     widths: Aligned,
     /// Where a new factor is made before it replaces the old one.
     spare: Factor,
-    /// The last evidence that came from elsewhere, with its λ, its factor and its information: a
-    /// coordinator says the same to many.
-    pub(crate) heard: Option<(Arc<Evidence>, f64, Factor, f64)>,
+    /// What a coordinator said last.
+    pub(crate) heard: Option<Heard>,
 }
 
 /// Means and widths √(xᵀV(λ)⁻¹x) of scored arms.

@@ -11,6 +11,13 @@ use crate::factor::{Factor, Scores, Workspace};
 /// After this many rank-one updates the factor is made anew from the evidence.
 const UPDATES_BETWEEN_REFRESHES: u32 = 256;
 
+/// The last evidence that came from elsewhere, with its model.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    evidence: Arc<Evidence>,
+    model: Ridge,
+}
+
 thread_local! {
     /// One scratch tile for every model of the thread: it stays in the fastest cache, whichever of
     /// thousands of agents acts next. Always written before it is read.
@@ -68,25 +75,40 @@ impl Ridge {
         Ok(())
     }
 
-    /// Like [`refresh`](Self::refresh) with nothing but `evidence`, which many models are likely to be
-    /// refreshed with in turn: it is factorised for the first of them.
-    pub(crate) fn refresh_to(&mut self, evidence: &Arc<Evidence>) -> Result<(), ProtocolError> {
+    /// The information of `evidence`, or an error if no model fits it. Many agents hear the same from a
+    /// coordinator: it is factorised for the first of them.
+    pub(crate) fn check(evidence: &Arc<Evidence>, regularization: f64) -> Result<f64, ProtocolError> {
         let known = WORKSPACE.with_borrow(|workspace| {
-            let (known, regularization, factor, information) = workspace.heard.as_ref()?;
-            let same = Arc::ptr_eq(known, evidence) && *regularization == self.regularization;
-            if !same || factor.dimension() != self.dimension() {
-                return None;
-            }
-            self.factor.copy_from(factor);
-            Some(*information)
+            let heard = workspace.heard.as_ref();
+            let same = |heard: &&Heard| {
+                Arc::ptr_eq(&heard.evidence, evidence) && heard.model.regularization == regularization
+            };
+            heard.filter(same).map(|heard| heard.model.information)
         });
         if let Some(information) = known {
-            (self.information, self.updates) = (information, 0);
-            return Ok(());
+            return Ok(information);
         }
-        self.refresh(std::iter::once(&**evidence))?;
-        let heard = (Arc::clone(evidence), self.regularization, self.factor.clone(), self.information);
+        let mut model = Self::new(evidence.dimension(), regularization);
+        model.refresh(std::iter::once(&**evidence))?;
+        let information = model.information;
+        let heard = Heard { evidence: Arc::clone(evidence), model };
         WORKSPACE.with_borrow_mut(|workspace| workspace.heard = Some(heard));
+        Ok(information)
+    }
+
+    /// Like [`refresh`](Self::refresh) with nothing but `evidence`, which many models are refreshed with in
+    /// turn.
+    pub(crate) fn refresh_to(&mut self, evidence: &Arc<Evidence>) -> Result<(), ProtocolError> {
+        let (expected, got) = (self.dimension(), evidence.dimension());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        self.information = Self::check(evidence, self.regularization)?;
+        self.updates = 0;
+        WORKSPACE.with_borrow(|workspace| {
+            let heard = workspace.heard.as_ref().expect("it was just checked");
+            self.factor.copy_from(&heard.model.factor);
+        });
         Ok(())
     }
 

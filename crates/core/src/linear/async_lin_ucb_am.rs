@@ -135,7 +135,7 @@ impl AmAgent {
     }
 
     fn choose_warm(&mut self, arms: &Arms) -> Result<Choice, InputError> {
-        let (shared, local) = (self.view.model().dimension(), self.local.model.dimension());
+        let (shared, local) = (self.view.dimension(), self.local.model.dimension());
         let first_local = if self.duplicated { 0 } else { shared };
         let shared_width = self.block_width.of(self.view.model(), self.view.count());
         let local_width = self.block_width.of(&self.local.model, self.local.evidence.count());
@@ -160,7 +160,7 @@ impl AmAgent {
             }
         }
         let cold = self.cold.as_ref().expect("asked while cold");
-        let needed = if self.duplicated { self.view.model().dimension() } else { self.shape.dimension() };
+        let needed = if self.duplicated { self.view.dimension() } else { self.shape.dimension() };
         cold.history.evidence().count() >= needed as u64 && has_full_rank(cold.history.evidence())
     }
 
@@ -170,7 +170,7 @@ impl AmAgent {
         let shared_start = if has_full_rank(self.view.base()) {
             self.view.model().estimate()
         } else {
-            model.estimate()[..self.view.model().dimension()].to_vec()
+            model.estimate()[..self.view.dimension()].to_vec()
         };
         let split = |arm| self.blocks(arm);
         let (theta_shared, theta_local) = history.split(
@@ -178,7 +178,7 @@ impl AmAgent {
             self.view.base(),
             shared_start,
             self.local.model.dimension(),
-            self.view.model().regularization(),
+            self.view.regularization(),
             self.iterations,
         );
         for (arm, reward) in history.rows() {
@@ -261,7 +261,7 @@ impl Agent for AmAgent {
             None
         } else {
             let dimension = self.shape.dimension();
-            let mut model = Ridge::new(dimension, self.view.model().regularization());
+            let mut model = Ridge::new(dimension, self.view.regularization());
             model.restore(&state.cold_model.unwrap_or_default())?;
             let history = History::from_parts(dimension, &state.history_features, &state.history_rewards)?;
             Some(Cold { history, model })

@@ -102,16 +102,9 @@ impl Agent for FedAgent {
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
-        // The view proves that the base and the agent's own evidence are possible together; only this
-        // proves it for the base.
-        let mut downloaded = None;
-        if let Downlink::Snapshot(snapshot) = &message {
-            let model = downloaded.insert(self.downloaded.clone());
-            model.refresh(std::iter::once(&*snapshot.evidence))?;
-        }
         let (changed, answer) = receive_into(&mut self.view, self.trigger, NAME, message)?;
-        if let (true, Some(model)) = (changed, downloaded) {
-            self.downloaded = model;
+        if changed {
+            self.downloaded.refresh_to(self.view.base()).expect("a view accepts only what has a model");
         }
         Ok(answer)
     }

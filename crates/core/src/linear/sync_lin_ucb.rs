@@ -125,22 +125,25 @@ impl Agent for SyncAgent {
                     return Ok(None);
                 }
                 let fate = if included && round == self.round { InFlight::Arrived } else { InFlight::Unsent };
-                self.view.replace_base(version, &evidence, None, fate)?;
+                self.view.replace_base(version, &evidence, fate)?;
                 self.requested = false;
                 Ok(None)
             }
             Downlink::Snapshot(Snapshot { authoritative, version, contains, information, evidence }) => {
+                if !(information.is_finite() && information >= 0.0) {
+                    return Err(ProtocolError::Evidence("the information is not a finite number"));
+                }
                 if authoritative {
                     // Rounds of a lost history are over; what was frozen for them is unsent, unless the
                     // end of its round was not lost and only word of it was.
                     let arrived = self.round > RoundId(0) && contains == self.round.0;
                     let fate = if arrived { InFlight::Arrived } else { InFlight::Unsent };
-                    self.view.replace_base(version, &evidence, Some(information), fate)?;
+                    self.view.replace_base(version, &evidence, fate)?;
                     self.requested = false;
                     self.round = RoundId(0);
                 } else if version > self.view.version() {
                     let fate = InFlight::Underway;
-                    self.view.replace_base(version, &evidence, Some(information), fate)?;
+                    self.view.replace_base(version, &evidence, fate)?;
                 }
                 Ok(None)
             }

@@ -1,6 +1,6 @@
 //! What an agent believes: a snapshot, its own uploads that are not in it yet, and its buffer.
 
-use std::iter;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::agent::AgentView;
@@ -21,6 +21,15 @@ pub(crate) struct View {
     buffer: Evidence,
     /// Uploads sent in this life; the last of them is the one in flight, if any.
     uploads: u64,
+    regularization: f64,
+    /// Made anew when it is first needed after a new base: most snapshots are overtaken by a newer one
+    /// before the agent acts. A base is accepted only once it was factorised, so nothing fails later.
+    derived: OnceCell<Derived>,
+}
+
+/// What follows from the evidence of a view.
+#[derive(Clone, Debug)]
+struct Derived {
     model: Ridge,
     fresh_information: f64,
 }
@@ -34,15 +43,15 @@ impl View {
             in_flight: None,
             buffer: nothing,
             uploads: 0,
-            model,
-            fresh_information: 0.0,
+            regularization: model.regularization(),
+            derived: OnceCell::from(Derived { model, fresh_information: 0.0 }),
         }
     }
 
     /// Takes in an observation, or refuses it unchanged.
     #[inline]
     pub(crate) fn learn(&mut self, x: &[f64], y: f64) -> Result<(), InputError> {
-        check_observation(self.model.dimension(), x, y)?;
+        check_observation(self.dimension(), x, y)?;
         self.observe(x, y);
         Ok(())
     }
@@ -50,9 +59,11 @@ impl View {
     /// Takes in an observation that was checked before.
     #[inline]
     pub(crate) fn observe(&mut self, x: &[f64], y: f64) {
+        self.derived();
         self.buffer.add_observation(x, y);
         let parts = [&*self.base, &self.buffer].into_iter().chain(&self.in_flight);
-        self.fresh_information += self.model.learn(x, y, parts);
+        let derived = self.derived.get_mut().expect("it was made above");
+        derived.fresh_information += derived.model.learn(x, y, parts);
     }
 
     /// Sends the buffer on its way.
@@ -60,12 +71,16 @@ impl View {
         debug_assert!(self.in_flight.is_none(), "one upload at a time");
         self.uploads += 1;
         let evidence = self.freeze();
-        let information = self.model.information();
+        let information = self.model().information();
         EvidenceUpload { number: self.uploads, based_on: self.version, information, evidence }
     }
 
     /// Moves the buffer, and what was frozen before, into flight.
     pub(crate) fn freeze(&mut self) -> Parcel {
+        if !self.buffer.is_empty() || self.in_flight.is_some() {
+            // Sums in another order round differently: what follows from them must exist before.
+            self.derived();
+        }
         self.unfreeze();
         let parcel = Parcel::wrap(&self.buffer);
         if !self.buffer.is_empty() {
@@ -73,7 +88,9 @@ impl View {
             self.in_flight = Some(parcel.unwrap());
             self.buffer.clear();
         }
-        self.fresh_information = 0.0;
+        if let Some(derived) = self.derived.get_mut() {
+            derived.fresh_information = 0.0;
+        }
         parcel
     }
 
@@ -82,6 +99,7 @@ impl View {
         if number != self.uploads {
             return false;
         }
+        self.derived();
         let Some(arrived) = self.in_flight.take() else { return false };
         Arc::make_mut(&mut self.base).add(&arrived);
         self.version = version.unwrap_or(self.version);
@@ -100,8 +118,10 @@ impl View {
         }
         let contained = self.in_flight.is_some() && snapshot.contains >= self.uploads;
         let fate = if contained { InFlight::Arrived } else { InFlight::Underway };
-        let information = Some(snapshot.information);
-        self.replace_base(snapshot.version, &snapshot.evidence, information, fate)?;
+        if !(snapshot.information.is_finite() && snapshot.information >= 0.0) {
+            return Err(ProtocolError::Evidence("the information is not a finite number"));
+        }
+        self.replace_base(snapshot.version, &snapshot.evidence, fate)?;
         if !snapshot.authoritative {
             return Ok(if contained { Adopted::WithUpload } else { Adopted::Yes });
         }
@@ -110,67 +130,72 @@ impl View {
         Ok(match &self.in_flight {
             None => Adopted::WithUpload,
             Some(evidence) => {
-                let mut sent = Ridge::new(self.model.dimension(), self.model.regularization());
-                sent.refresh([&*self.base, evidence].into_iter())
-                    .expect("the new base was factorised with it");
+                let information = self.information_of([&*self.base, evidence].into_iter());
                 Adopted::Again(EvidenceUpload {
                     number: self.uploads,
                     based_on: self.version,
-                    information: sent.information(),
+                    information,
                     evidence: Parcel::wrap(evidence),
                 })
             }
         })
     }
 
-    /// Replaces the base and everything derived from it, or changes nothing. `base_information` spares a
-    /// factorisation if it is known.
+    /// Replaces the base, or changes nothing.
     pub(crate) fn replace_base(
         &mut self,
         version: Version,
         base: &Arc<Evidence>,
-        base_information: Option<f64>,
         fate: InFlight,
     ) -> Result<(), ProtocolError> {
-        let (expected, got) = (self.model.dimension(), base.dimension());
+        let (expected, got) = (self.dimension(), base.dimension());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
         }
-        if base_information.is_some_and(|information| !(information.is_finite() && information >= 0.0)) {
-            return Err(ProtocolError::Evidence("the information is not a finite number"));
-        }
-        let in_flight = self.in_flight.as_ref().filter(|_| fate != InFlight::Arrived);
-        let (underway, unsent) =
-            if fate == InFlight::Underway { (in_flight, None) } else { (None, in_flight) };
-        let sent = iter::once(&**base).chain(underway);
-        let own = unsent.into_iter().chain(iter::once(&self.buffer));
-        let fresh_information = if own.clone().all(Evidence::is_empty) {
-            match underway {
-                None => self.model.refresh_to(base)?,
-                Some(_) => self.model.refresh(sent)?,
-            }
-            0.0
-        } else {
-            let before = match base_information {
-                Some(information) if underway.is_none() => information,
-                _ => {
-                    let mut model = Ridge::new(expected, self.model.regularization());
-                    model.refresh(sent.clone())?;
-                    model.information()
-                }
-            };
-            self.model.refresh(sent.chain(own))?;
-            (self.model.information() - before).max(0.0)
-        };
+        Ridge::check(base, self.regularization)?;
         match fate {
             InFlight::Underway => {}
             InFlight::Arrived => self.in_flight = None,
             InFlight::Unsent => self.unfreeze(),
         }
-        self.fresh_information = fresh_information;
         self.base = Arc::clone(base);
         self.version = version;
+        self.derived.take();
         Ok(())
+    }
+
+    fn derived(&self) -> &Derived {
+        self.derived.get_or_init(|| self.derive())
+    }
+
+    #[cold]
+    fn derive(&self) -> Derived {
+        let mut model = Ridge::new(self.dimension(), self.regularization);
+        let sent = [&*self.base].into_iter().chain(&self.in_flight);
+        let made = match (&self.in_flight, self.buffer.is_empty()) {
+            (None, true) => model.refresh_to(&self.base),
+            _ => model.refresh(sent.clone().chain([&self.buffer])),
+        };
+        if made.is_err() {
+            // Own observations are positive semidefinite; should rounding make them spoil a base that is
+            // fine by itself, the base is what is left to believe.
+            model.refresh_to(&self.base).expect("a base is factorised before it is accepted");
+        }
+        let fresh_information = if self.buffer.is_empty() {
+            0.0
+        } else {
+            (model.information() - self.information_of(sent)).max(0.0)
+        };
+        Derived { model, fresh_information }
+    }
+
+    /// Information of the base and perhaps more.
+    fn information_of<'e>(&self, parts: impl Iterator<Item = &'e Evidence> + Clone) -> f64 {
+        let mut model = Ridge::new(self.dimension(), self.regularization);
+        if parts.clone().count() > 1 && model.refresh(parts).is_ok() {
+            return model.information();
+        }
+        Ridge::check(&self.base, self.regularization).expect("a base is factorised before it is accepted")
     }
 
     fn unfreeze(&mut self) {
@@ -179,8 +204,16 @@ impl View {
         }
     }
 
-    pub(crate) const fn model(&self) -> &Ridge {
-        &self.model
+    pub(crate) fn model(&self) -> &Ridge {
+        &self.derived().model
+    }
+
+    pub(crate) fn dimension(&self) -> usize {
+        self.base.dimension()
+    }
+
+    pub(crate) const fn regularization(&self) -> f64 {
+        self.regularization
     }
 
     pub(crate) const fn buffer(&self) -> &Evidence {
@@ -195,8 +228,8 @@ impl View {
         self.version
     }
 
-    pub(crate) const fn fresh_information(&self) -> f64 {
-        self.fresh_information
+    pub(crate) fn fresh_information(&self) -> f64 {
+        self.derived().fresh_information
     }
 
     pub(crate) const fn is_sending(&self) -> bool {
@@ -218,9 +251,9 @@ impl View {
             version: self.version,
             in_flight: self.in_flight.as_ref().map(|evidence| (self.uploads, evidence)),
             buffer: &self.buffer,
-            model: &self.model,
+            model: self.model(),
             withheld: 0,
-            fresh_information: self.fresh_information,
+            fresh_information: self.fresh_information(),
         }
     }
 
@@ -231,14 +264,14 @@ impl View {
             in_flight: self.in_flight.as_ref().map(wire::evidence_to_wire),
             buffer: Some(wire::evidence_to_wire(&self.buffer)),
             uploads: self.uploads,
-            model: Some(self.model.save()),
-            fresh_information: self.fresh_information,
+            model: Some(self.model().save()),
+            fresh_information: self.fresh_information(),
         }
     }
 
     /// The view that was saved; `self` gives the dimension and the regularisation.
     pub(crate) fn restored(&self, state: v1::ViewState) -> Result<Self, DecodeError> {
-        let dimension = self.model.dimension();
+        let dimension = self.dimension();
         let evidence = |part: Option<v1::Evidence>| {
             let evidence = wire::evidence_from_wire(part.unwrap_or_default())?;
             if evidence.dimension() != dimension {
@@ -250,7 +283,7 @@ impl View {
         if !state.fresh_information.is_finite() {
             return Err(DecodeError::invalid("view", "its information is not finite"));
         }
-        let mut model = Ridge::new(dimension, self.model.regularization());
+        let mut model = Ridge::new(dimension, self.regularization);
         model.restore(&state.model.unwrap_or_default())?;
         Ok(Self {
             version: Version(state.version),
@@ -258,8 +291,8 @@ impl View {
             in_flight,
             buffer: evidence(state.buffer)?,
             uploads: state.uploads,
-            model,
-            fresh_information: state.fresh_information,
+            regularization: self.regularization,
+            derived: OnceCell::from(Derived { model, fresh_information: state.fresh_information }),
         })
     }
 }
