@@ -15,6 +15,12 @@ use proptest::prelude::*;
 thread_local! {
     /// How often this thread allocated, and how many bytes.
     static COUNTED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// How many bytes this thread holds.
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+fn hold(bytes: i64) {
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
 struct Counting;
@@ -31,20 +37,24 @@ fn count(bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
+        hold(layout.size() as i64);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
+        hold(layout.size() as i64);
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
+        hold(size as i64 - layout.size() as i64);
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        hold(-(layout.size() as i64));
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -163,4 +173,18 @@ fn a_declared_length_without_the_bytes_allocates_nothing_for_it() {
     };
     assert!(decode_uplink(&many_pivots).is_err());
     assert!(decoding(&many_pivots) <= worth(&many_pivots));
+}
+
+#[test]
+fn a_coordinator_of_a_hundred_thousand_agents_holds_less_than_a_hundred_bytes_an_agent() {
+    const AGENTS: u64 = 100_000;
+    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
+    let mut coordinator = algorithm.coordinator(Shape::shared(25)).unwrap();
+    let before = HELD.get();
+    for agent in 0..AGENTS {
+        coordinator.join(AgentId(agent), posse_core::Entrance::NewLife);
+    }
+    let held = (HELD.get() - before) as f64 / AGENTS as f64;
+    assert!(held > 8.0, "{held} bytes an agent: was anything counted?");
+    assert!(held < 100.0, "{held} bytes an agent");
 }
