@@ -127,7 +127,9 @@ impl Algorithm {
         self.check(shape)?;
         let dimension = shape.dimension();
         Ok(match self {
-            Self::LinUcb(config) | Self::CentralLinUcb(config) => Box::new(config.agent(dimension)),
+            Self::LinUcb(config) | Self::CentralLinUcb(config) => {
+                Box::new(config.agent(self.name(), dimension))
+            }
             Self::AsyncLinUcb(config) => Box::new(config.agent(id, dimension)),
             Self::AsyncLinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::AsyncLinPhe(config) => Box::new(config.agent(id, dimension, federation.seed)),

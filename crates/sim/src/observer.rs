@@ -12,8 +12,8 @@ pub enum Event<'a> {
         /// In which life.
         incarnation: Incarnation,
     },
-    /// An agent left for good.
-    Left {
+    /// An agent is about to leave for good.
+    Leaving {
         /// Who.
         agent: AgentId,
     },
@@ -99,7 +99,8 @@ impl Observer for () {
     fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
 }
 
-impl Observer for [&mut dyn Observer] {
+/// Everybody in turn.
+impl Observer for Vec<&mut dyn Observer> {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         for observer in self {
             observer.observe(event, stage);

@@ -20,7 +20,7 @@ pub struct Tally {
     pub rounds: u64,
     /// Agents that acted at least once.
     pub agents_seen: u64,
-    /// Observations that were lost with the state of crashed agents.
+    /// Observations that agents had not sent when they crashed without their state or left for good.
     pub lost_observations: u64,
 }
 

@@ -76,7 +76,11 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
         agents: 2 + draw.below(5),
         horizon: 40 + draw.below(80),
         world,
-        arrival: ArrivalConfig::Uniform,
+        arrival: match draw.below(4) {
+            0 => ArrivalConfig::Churn { lifetime: 0.4 },
+            1 => ArrivalConfig::Bursts { mean_length: 5.0 },
+            _ => ArrivalConfig::Uniform,
+        },
         network: NetworkConfig {
             preset: Preset::Hostile,
             interval: pick(&mut draw, &[1.0, 20.0, 200.0]),

@@ -28,8 +28,8 @@ const NAME: &str = "fed-lin-ucb";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FedLinUcb {
-    /// The model. Its width is the paper's β unless `fixed_width` is set; `width` and `confidence` enter
-    /// only there.
+    /// The model. Its width is the paper's β, times `width_scale`, unless `fixed_width` is set; the form
+    /// of `width` has no effect.
     #[serde(flatten)]
     pub model: ModelConfig,
     /// 1 + α ≥ 1: an exchange is due when fresh observations multiplied the determinant by more. Not set:

@@ -29,8 +29,9 @@ impl LinUcb {
         self.model.check()
     }
 
-    pub(crate) fn agent(&self, dimension: usize) -> LinUcbAgent {
+    pub(crate) fn agent(&self, name: &'static str, dimension: usize) -> LinUcbAgent {
         LinUcbAgent {
+            name,
             evidence: Evidence::none(dimension),
             nothing: Evidence::none(dimension),
             model: self.model.model(dimension),
@@ -43,6 +44,7 @@ impl LinUcb {
 /// An agent that learns alone.
 #[derive(Clone, Debug)]
 pub(crate) struct LinUcbAgent {
+    name: &'static str,
     evidence: Evidence,
     /// What it shares with a coordinator.
     nothing: Evidence,
@@ -66,7 +68,7 @@ impl Agent for LinUcbAgent {
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
-        Err(ProtocolError::Unexpected { algorithm: "lin-ucb", message: message.kind() })
+        Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
     }
 
     fn inspect(&self) -> AgentView<'_> {

@@ -1,6 +1,6 @@
 //! Who has joined and who is next to be sent something: a table and a heap over it.
 //!
-//! About 70 bytes an agent. The next agent due is at the top of the heap, so that an upload costs
+//! About 80 bytes an agent. The next agent due is at the top of the heap, so that an upload costs
 //! O(log N) whatever it sets off, and nothing is looked at that is not sent.
 
 use std::collections::BTreeMap;

@@ -49,6 +49,8 @@ struct Link {
     numbered: u64,
     /// The agent knows this epoch. Until then it is sent nothing.
     acquainted: bool,
+    /// This life left for good. What it sent before may still come, and counts for nothing.
+    gone: bool,
 }
 
 /// Messages for an agent, not acknowledged.
@@ -80,7 +82,10 @@ impl Hub {
     pub fn receive(&mut self, from: AgentId, frame: UpFrame, now: Tick) -> Result<Step, ProtocolError> {
         let mut step = Step::default();
         let known = self.links.get(&from).copied();
-        if known.is_some_and(|link| frame.incarnation < link.incarnation) {
+        let ended = |link: Link| {
+            frame.incarnation < link.incarnation || (link.gone && frame.incarnation == link.incarnation)
+        };
+        if known.is_some_and(ended) {
             // A late copy from a life that ended.
             return Ok(step);
         }
@@ -118,7 +123,8 @@ impl Hub {
     /// An agent left for good.
     pub fn leave(&mut self, agent: AgentId, now: Tick) -> Step {
         let mut step = Step::default();
-        if self.links.remove(&agent).is_some() {
+        if let Some(link) = self.links.get_mut(&agent).filter(|link| !link.gone) {
+            (link.gone, link.acquainted) = (true, false);
             self.drop_queue(agent);
             step.log.push(LogEntry { tick: now, event: LogEvent::Left(agent) });
             let outgoing = self.coordinator.leave(agent);
@@ -206,7 +212,7 @@ impl Hub {
     /// The life of an agent, if it has joined.
     #[must_use]
     pub fn incarnation(&self, agent: AgentId) -> Option<Incarnation> {
-        self.links.get(&agent).map(|link| link.incarnation)
+        self.links.get(&agent).filter(|link| !link.gone).map(|link| link.incarnation)
     }
 
     /// Everything needed to go on with the same bits, encoded: a log up to here can be dropped.
@@ -218,6 +224,7 @@ impl Hub {
             accepted: link.accepted,
             sent: link.numbered,
             acquainted: link.acquainted,
+            gone: link.gone,
             queue: self.queues.get(agent).map_or_else(Vec::new, |queue| {
                 let queued = |(sequence, message): &(u64, Downlink)| v1::QueuedDownlink {
                     sequence: *sequence,
@@ -242,6 +249,7 @@ impl Hub {
                 accepted: seat.accepted,
                 numbered: seat.sent,
                 acquainted: seat.acquainted,
+                gone: seat.gone,
             };
             links.insert(agent, link);
             let mut messages = VecDeque::new();
@@ -270,7 +278,8 @@ impl Hub {
 
     fn begin_life(&mut self, agent: AgentId, incarnation: Incarnation, now: Tick, step: &mut Step) {
         self.drop_queue(agent);
-        self.links.insert(agent, Link { incarnation, accepted: 0, numbered: 0, acquainted: true });
+        self.links
+            .insert(agent, Link { incarnation, accepted: 0, numbered: 0, acquainted: true, gone: false });
         step.log.push(LogEntry { tick: now, event: LogEvent::Joined(agent, incarnation) });
         let outgoing = self.coordinator.join(agent, Entrance::NewLife);
         self.enqueue(outgoing, now, step);

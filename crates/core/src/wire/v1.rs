@@ -364,6 +364,9 @@ pub struct SeatState {
     pub queue: ::prost::alloc::vec::Vec<QueuedDownlink>,
     #[prost(bool, tag = "6")]
     pub acquainted: bool,
+    /// It left for good; only a new life may come back.
+    #[prost(bool, tag = "7")]
+    pub gone: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct QueuedDownlink {

@@ -100,6 +100,7 @@ pub(crate) fn log_entries() -> impl Strategy<Value = LogEntry> {
         agents().prop_map(LogEvent::Left),
         (agents(), up_frames()).prop_map(|(agent, frame)| LogEvent::Accepted(agent, frame)),
         Just(LogEvent::Ticked),
+        integers().prop_map(|epoch| LogEvent::EpochBegan(Epoch(epoch))),
     ];
     (integers(), events).prop_map(|(tick, event)| LogEntry { tick: Tick(tick), event })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use posse_core::{AgentId, AgentView, Algorithm, Evidence, Incarnation, Uplink};
+use posse_core::{Agent, AgentId, AgentView, Algorithm, Evidence, Incarnation, Uplink};
 
 use super::Invariant;
 use crate::observer::{Event, Stage};
@@ -141,9 +141,11 @@ impl Invariant for Uploads {
 #[derive(Default)]
 struct Rounds {
     learned: u64,
-    /// The most that crashes and lost log entries can have taken.
+    /// The most that crashes, departures and lost log entries can have taken.
     taken: u64,
     committed: u64,
+    /// What agents hold that are away and will come back.
+    asleep: BTreeMap<AgentId, u64>,
 }
 
 impl Invariant for Rounds {
@@ -151,12 +153,14 @@ impl Invariant for Rounds {
         let committed = stage.coordinator().inspect().evidence.count();
         match event {
             Event::Learned { .. } => self.learned += 1,
-            Event::Crashing { agent, durable: false, .. } => {
-                let held = stage.agent(*agent).map(|agent| {
-                    let view = agent.inspect();
-                    unsent(&view) + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
-                });
-                self.taken += held.unwrap_or(0);
+            Event::Crashing { agent, durable, .. } => {
+                let held = stage.agent(*agent).map_or(0, held);
+                self.asleep.insert(*agent, held);
+                self.taken += if *durable { 0 } else { held };
+            }
+            Event::Leaving { agent } => {
+                let asleep = self.asleep.get(agent).copied().unwrap_or(0);
+                self.taken += stage.agent(*agent).map_or(asleep, held);
             }
             Event::Restarted { lost, .. } if *lost > 0 => {
                 self.taken += self.committed.saturating_sub(committed);
@@ -178,6 +182,12 @@ impl Invariant for Rounds {
         }
         Ok(())
     }
+}
+
+/// All that an agent has and the coordinator may not have.
+fn held(agent: &dyn Agent) -> u64 {
+    let view = agent.inspect();
+    unsent(&view) + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
 }
 
 fn unsent(view: &AgentView<'_>) -> u64 {

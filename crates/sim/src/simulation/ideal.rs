@@ -100,6 +100,7 @@ impl Ideal {
         if !std::mem::replace(&mut self.joined[place], false) {
             return Ok(());
         }
+        observer.observe(&Event::Leaving { agent }, self);
         // What it did not share leaves with it.
         let gone = self.agents[place].take();
         self.tally.lost_observations += gone.map_or(0, |agent| {
@@ -107,7 +108,6 @@ impl Ideal {
             view.buffer.count() + view.withheld
         });
         let outgoing = self.coordinator.leave(agent);
-        observer.observe(&Event::Left { agent }, self);
         self.post(outgoing);
         self.deliver(observer)
     }

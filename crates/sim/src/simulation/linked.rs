@@ -54,6 +54,8 @@ struct Place {
     incarnation: Incarnation,
     timer: Option<Tick>,
     seen: bool,
+    /// It left for good.
+    gone: bool,
 }
 
 pub(super) fn run(
@@ -63,8 +65,14 @@ pub(super) fn run(
     planted_bug: bool,
 ) -> Result<Tally, RunError> {
     let resend = config.network.resend_after();
-    let place =
-        || Place { endpoint: None, saved: None, incarnation: Incarnation(0), timer: None, seen: false };
+    let place = || Place {
+        endpoint: None,
+        saved: None,
+        incarnation: Incarnation(0),
+        timer: None,
+        seen: false,
+        gone: false,
+    };
     let link = config.network.link();
     let mut linked = Linked {
         config: config.clone(),
@@ -112,7 +120,7 @@ impl Linked {
     /// Brings an agent in, or back, if it is not there.
     fn enter(&mut self, agent: AgentId, cast: &Cast, now: Tick) -> Result<(), RunError> {
         let place = &mut self.places[agent.0 as usize];
-        if place.endpoint.is_some() {
+        if place.endpoint.is_some() || place.gone {
             return Ok(());
         }
         let machine = self.population.agent(agent, cast.world.shape(agent))?;
@@ -192,7 +200,8 @@ impl Linked {
     ) -> Result<(), RunError> {
         // A reward for an agent that is away brings it back, as an interaction does.
         self.enter(agent, cast, now)?;
-        let endpoint = self.places[agent.0 as usize].endpoint.as_mut().expect("it entered");
+        // A reward for an agent that left finds nobody.
+        let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
         let frame = endpoint
             .learn(UserId(agent.0), features, reward, now)
             .map_err(|error| RunError::Input { step: self.tally.interactions, error })?;
@@ -203,14 +212,15 @@ impl Linked {
     }
 
     fn leave(&mut self, agent: AgentId, now: Tick, observer: &mut dyn Observer) {
+        observer.observe(&Event::Leaving { agent }, self);
         let place = &mut self.places[agent.0 as usize];
         place.saved = None;
+        place.gone = true;
         if let Some(endpoint) = place.endpoint.take() {
             let view = endpoint.agent().inspect();
             self.tally.lost_observations += view.buffer.count() + view.withheld;
         }
         let step = self.hub.leave(agent, now);
-        observer.observe(&Event::Left { agent }, self);
         self.follow(step, now);
     }
 
@@ -221,6 +231,10 @@ impl Linked {
         now: Tick,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
+        if self.places[agent.0 as usize].gone {
+            // Whoever leaves for good takes the link along.
+            return Ok(());
+        }
         let step = self.hub.receive(agent, frame, now)?;
         for entry in &step.log {
             match &entry.event {
@@ -365,7 +379,14 @@ impl Linked {
         self.hub_timer = None;
         observer.observe(&Event::Restarted { same_bits, lost }, self);
         self.follow(step, now);
-        // Every agent notices that the link was cut, and comes back.
+        // That an agent left may have been in the lost part of the log.
+        for agent in (0..self.config.agents).map(AgentId) {
+            if self.places[agent.0 as usize].gone {
+                let step = self.hub.leave(agent, now);
+                self.follow(step, now);
+            }
+        }
+        // Every agent that is there notices that the link was cut, and comes back.
         for agent in (0..self.config.agents).map(AgentId) {
             let hello = self.places[agent.0 as usize].endpoint.as_mut().map(|endpoint| endpoint.hello(now));
             self.send_up(agent, hello, now);
