@@ -51,7 +51,7 @@ pub enum Event<'a> {
         /// What it says.
         message: &'a Downlink,
     },
-    /// A deadline passed and the coordinator acted on it.
+    /// A deadline passed, or somebody left, and the coordinator acted on it.
     Ticked,
     /// An agent is about to crash.
     Crashing {

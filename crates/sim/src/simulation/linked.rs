@@ -221,6 +221,7 @@ impl Linked {
             self.tally.lost_observations += view.buffer.count() + view.withheld;
         }
         let step = self.hub.leave(agent, now);
+        observer.observe(&Event::Ticked, self);
         self.follow(step, now);
     }
 
