@@ -1,6 +1,7 @@
 //! posse sim.
 #![forbid(unsafe_code)]
 
+mod curve;
 mod invariants;
 pub mod network;
 mod observer;
@@ -8,6 +9,7 @@ mod simulation;
 mod tally;
 pub mod world;
 
+pub use curve::Curve;
 pub use invariants::Invariants;
 pub use observer::{Event, Observer, Stage};
 pub use simulation::{RunConfig, RunError};
