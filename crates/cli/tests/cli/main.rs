@@ -1,8 +1,13 @@
 //! Tests of the real binary.
 
+mod checks;
 mod command;
+mod compare;
 mod errors;
 mod experiments;
+mod frames;
 mod listing;
+mod reproduce;
 mod results;
+mod resume;
 mod run;
