@@ -6,6 +6,7 @@ mod compare;
 mod errors;
 mod experiments;
 mod frames;
+mod golden;
 mod listing;
 mod reproduce;
 mod results;
