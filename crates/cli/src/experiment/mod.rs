@@ -2,7 +2,7 @@
 //!
 //! Reading has five steps, and the errors of each are all reported before the next begins: [`source`] (is
 //! it TOML?), [`structure`] (known keys, right types?), [`sweep`] (which combinations?), [`resolve`] (is
-//! every value in range, every combination possible?) and [`check`](crate::check) (do the checks make
+//! every value in range, every combination possible?) and [`check`] (do the checks make
 //! sense?). Nothing runs before all five are through.
 
 mod complete;
