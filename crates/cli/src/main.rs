@@ -1,18 +1,24 @@
 //! The `posse` command.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 ran but something in it failed,
-//! 2 could not run.
+//! 2 could not run, 130 interrupted.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod command;
 mod experiment;
+mod figures;
+mod interrupt;
+mod metric;
 mod progress;
 mod results;
 mod row;
 mod runner;
 mod settings;
+mod shard;
+mod statistics;
 mod suggest;
 mod table;
 
@@ -21,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, bench as bench_command, run, worlds};
+use command::{Ending, algorithms, bench as bench_command, compare, merge, reproduce, run, worlds};
 use experiment::Report;
 
 /// Federated contextual bandits: simulate them, compare them
@@ -33,7 +39,7 @@ use experiment::Report;
 Example:
   posse run experiments/async-fig2a.toml --out results/async-fig2a
 
-Exit codes: 0 done, 1 ran but something in it failed, 2 could not run."
+Exit codes: 0 done, 1 ran but something in it failed, 2 could not run, 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -43,6 +49,9 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Run(run::Args),
+    Reproduce(reproduce::Args),
+    Merge(merge::Args),
+    Compare(compare::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
     Bench(bench_command::Args),
@@ -51,6 +60,9 @@ enum Command {
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
         Command::Run(args) => run::run(args),
+        Command::Reproduce(args) => reproduce::run(args),
+        Command::Merge(args) => merge::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
         Command::Bench(args) => bench_command::run(args),
@@ -58,6 +70,7 @@ fn main() -> ExitCode {
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Failed) => ExitCode::from(1),
+        Ok(Ending::Interrupted) => ExitCode::from(interrupt::EXIT_CODE),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = io::stderr().lock();

@@ -25,9 +25,9 @@ enum Form {
 }
 
 impl Progress {
-    /// Progress through `total` cells.
-    pub(crate) fn new(total: usize, quiet: bool) -> Self {
-        let total = total as u64;
+    /// Progress through `total` cells, `finished` of which were there before.
+    pub(crate) fn new(finished: usize, total: usize, quiet: bool) -> Self {
+        let (finished, total) = (finished as u64, total as u64);
         let form = if quiet {
             Form::Quiet
         } else if std::io::stderr().is_terminal() {
@@ -36,12 +36,13 @@ impl Progress {
                     .expect("the template is well-formed");
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
             bar.set_style(style);
+            bar.set_position(finished);
             bar.enable_steady_tick(Duration::from_millis(250));
             Form::Bar(bar)
         } else {
             Form::Lines
         };
-        Self { form, finished: AtomicU64::new(0), total }
+        Self { form, finished: AtomicU64::new(finished), total }
     }
 
     /// A cell has run.
@@ -54,9 +55,12 @@ impl Progress {
             }
             Form::Lines => {
                 let result = match outcome {
-                    Ok(row) => {
-                        format!("regret {:.0} messages {} {:.1} s", row.regret, row.messages, row.seconds)
-                    }
+                    Ok(record) => format!(
+                        "regret {:.0} messages {} {:.1} s",
+                        record.tally.regret,
+                        record.tally.messages(),
+                        record.seconds
+                    ),
                     Err(_) => "failed".into(),
                 };
                 // Progress that nobody reads any more is no reason to stop.

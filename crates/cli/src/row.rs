@@ -1,114 +1,81 @@
 //! One line of results: the settings of a cell and what came of it.
 
-use posse_core::Algorithm;
-use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, WorldConfig};
 use posse_sim::{RunConfig, Tally};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::experiment::Cell;
+use crate::metric::METRICS;
+use crate::settings::Section;
 
-/// The result of a cell. `seconds` comes last, so that two runs differ at the end only.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    /// The cell.
-    id: String,
-    /// The algorithm's name.
-    algorithm: &'static str,
-    /// All settings of the algorithm.
-    parameters: Map<String, Value>,
-    /// What was offered.
-    environment: WorldConfig,
-    /// Who was next.
-    arrival: ArrivalConfig,
-    /// How messages travelled.
-    network: NetworkConfig,
-    /// What went wrong with machines.
-    faults: FaultConfig,
-    /// The seed.
-    seed: u64,
-    /// How many agents there were.
-    agents: u64,
-    /// How many interactions there were.
-    horizon: u64,
-    /// Σ of what the chosen arms were worth less than the best ones.
-    pub(crate) regret: f64,
-    /// Σ of rewards.
-    pub(crate) reward: f64,
-    /// Messages with statistics from agents to the coordinator.
-    uploads: u64,
-    /// Messages with statistics from the coordinator to agents.
-    downloads: u64,
-    /// Both.
-    pub(crate) messages: u64,
-    /// Synchronous rounds.
-    rounds: u64,
-    /// Numbers in statistics, as they travelled.
-    pub(crate) scalars_up: u64,
-    /// The same, to agents.
-    pub(crate) scalars_down: u64,
-    /// Numbers as the linear papers count them.
-    paper_scalars_up: u64,
-    /// The same, to agents.
-    paper_scalars_down: u64,
-    /// Bytes of all messages.
-    pub(crate) bytes_up: u64,
-    /// The same, to agents.
-    pub(crate) bytes_down: u64,
-    /// Messages without statistics, both ways.
-    control_messages: u64,
-    /// Agents that acted at least once.
-    agents_seen: u64,
-    /// Observations lost with the state of crashed agents.
-    lost_observations: u64,
+/// What a cell that ran to its end leaves behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// What it adds up to.
+    pub(crate) tally: Tally,
+    /// What it added up to on the way.
+    pub(crate) curve: Vec<Tally>,
     /// How long it took.
     pub(crate) seconds: f64,
 }
 
-impl Row {
-    /// What came of `cell` in so many seconds.
-    pub(crate) fn new(cell: &Cell, tally: &Tally, seconds: f64) -> Self {
-        let RunConfig { seed, agents, horizon, world, arrival, network, faults, algorithm } =
-            cell.config.clone();
-        Self {
-            id: cell.id.clone(),
-            algorithm: algorithm.name(),
-            parameters: parameters(&algorithm),
-            environment: world,
-            arrival,
-            network,
-            faults,
-            seed: seed.0,
-            agents,
-            horizon,
-            regret: tally.regret,
-            reward: tally.reward,
-            uploads: tally.up.messages,
-            downloads: tally.down.messages,
-            messages: tally.messages(),
-            rounds: tally.rounds,
-            scalars_up: tally.up.scalars,
-            scalars_down: tally.down.scalars,
-            paper_scalars_up: tally.up.paper_scalars,
-            paper_scalars_down: tally.down.paper_scalars,
-            bytes_up: tally.up.bytes,
-            bytes_down: tally.down.bytes,
-            control_messages: tally.up.control + tally.down.control,
-            agents_seen: tally.agents_seen,
-            lost_observations: tally.lost_observations,
-            seconds,
-        }
+/// The result of a cell. `seconds` comes last, so that two runs differ at the end only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    /// The cell.
+    pub(crate) cell: &'a Cell,
+    /// What came of it.
+    pub(crate) record: &'a Record,
+}
+
+impl Row<'_> {
+    /// What the cell adds up to.
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.record.tally
     }
 }
 
-/// The settings of an algorithm without its name.
-fn parameters(algorithm: &Algorithm) -> Map<String, Value> {
-    match serde_json::to_value(algorithm) {
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let RunConfig { seed, agents, horizon, algorithm, .. } = &self.cell.config;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &self.cell.id)?;
+        map.serialize_entry("algorithm", algorithm.name())?;
+        map.serialize_entry("parameters", &settings(&self.cell.config, Section::Algorithm))?;
+        for section in WORLD {
+            map.serialize_entry(section.key(), &settings(&self.cell.config, section))?;
+        }
+        for (key, value) in [("seed", seed.0), ("agents", *agents), ("horizon", *horizon)] {
+            map.serialize_entry(key, &value)?;
+        }
+        for metric in METRICS {
+            map.serialize_entry(metric.name, &(metric.of)(self.tally()))?;
+        }
+        map.serialize_entry("seconds", &self.record.seconds)?;
+        map.end()
+    }
+}
+
+/// Everything but the algorithm.
+const WORLD: [Section; 4] = [Section::Environment, Section::Arrival, Section::Network, Section::Faults];
+
+/// All settings of one section of a run; those of an algorithm without its name.
+pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Value> {
+    let value = match section {
+        Section::Environment => serde_json::to_value(&config.world),
+        Section::Arrival => serde_json::to_value(&config.arrival),
+        Section::Network => serde_json::to_value(&config.network),
+        Section::Faults => serde_json::to_value(&config.faults),
+        Section::Algorithm => serde_json::to_value(&config.algorithm),
+    };
+    match value {
         Ok(Value::Object(mut map)) => {
-            map.shift_remove("name");
+            if section == Section::Algorithm {
+                map.shift_remove("name");
+            }
             map
         }
-        _ => unreachable!("an algorithm is a struct with string keys"),
+        _ => unreachable!("configurations are structs with string keys"),
     }
 }

@@ -1,47 +1,100 @@
 //! Running cells, several at a time.
 //!
 //! A cell depends on nothing but its configuration, so how many run at a time changes nothing but the
-//! clock. Rows come back in the order of the plan.
+//! clock. Outcomes come back in the order of the plan.
 
 use std::any::Any;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
+use posse_sim::{Curve, Event, Observer, RunError, Stage, Tally};
 use rayon::prelude::*;
 
 use crate::experiment::Cell;
 use crate::progress::Progress;
-use crate::row::Row;
+use crate::row::Record;
 
-/// What came of a cell: a row, or why there is none.
-pub(crate) type Outcome = Result<Row, String>;
+/// What came of a cell: a record, or why there is none.
+pub(crate) type Outcome = Result<Record, String>;
 
-/// Runs all cells, at most `jobs` at a time (0: as many as there are processors). A cell that fails does
-/// not stop the others.
-pub(crate) fn run(cells: &[Cell], jobs: usize, progress: &Progress) -> anyhow::Result<Vec<Outcome>> {
+/// Keeps what came of a cell.
+pub(crate) type Keep<'k> = dyn Fn(&Cell, &Outcome) -> anyhow::Result<()> + Sync + 'k;
+
+/// Runs all cells, at most `jobs` at a time (0: as many as there are processors), and hands each to `keep`
+/// as it finishes. A cell that fails does not stop the others; a raised `stop` does, and then the cells that
+/// did not finish have no outcome. If one cannot be kept, that is an error.
+pub(crate) fn run(
+    cells: &[&Cell],
+    jobs: usize,
+    progress: &Progress,
+    stop: &AtomicBool,
+    keep: &Keep<'_>,
+) -> anyhow::Result<Vec<Option<Outcome>>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("cannot start threads")?;
-    let run_one = |(index, cell): (usize, &Cell)| {
-        let outcome = run_cell(cell);
+    let trouble: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+    let run_one = |(index, cell): (usize, &&Cell)| {
+        let outcome = run_cell(cell, stop)?;
+        if let Err(error) = keep(cell, &outcome) {
+            stop.store(true, Ordering::Relaxed);
+            trouble.lock().expect("nobody panics with it").get_or_insert(error);
+            return None;
+        }
         progress.finished(cell, &outcome);
-        (index, outcome)
+        Some((index, outcome))
     };
     // Threads take cells one by one in the order of the plan, and finish them in another.
-    let mut outcomes: Vec<(usize, Outcome)> =
-        pool.install(|| cells.iter().enumerate().par_bridge().map(run_one).collect());
-    outcomes.sort_by_key(|(index, _)| *index);
+    let finished: Vec<(usize, Outcome)> =
+        pool.install(|| cells.iter().enumerate().par_bridge().filter_map(run_one).collect());
     progress.done();
-    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    if let Some(error) = trouble.into_inner().expect("nobody panics with it") {
+        return Err(error);
+    }
+    let mut outcomes = vec![None; cells.len()];
+    for (index, outcome) in finished {
+        outcomes[index] = Some(outcome);
+    }
+    Ok(outcomes)
 }
 
-/// Runs one cell; a panic is its failure and nobody else's.
-fn run_cell(cell: &Cell) -> Outcome {
+/// Runs one cell; a panic is its failure and nobody else's. `None` if it was stopped.
+fn run_cell(cell: &Cell, stop: &AtomicBool) -> Option<Outcome> {
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
     let start = Instant::now();
-    let run = AssertUnwindSafe(|| cell.config.run(&mut ()));
-    match catch_unwind(run) {
-        Ok(Ok(tally)) => Ok(Row::new(cell, &tally, start.elapsed().as_secs_f64())),
+    let mut watch = Watch { curve: Curve::new(cell.config.horizon), stop };
+    let run = AssertUnwindSafe(|| cell.config.run(&mut watch));
+    Some(match catch_unwind(run) {
+        Ok(Ok(tally)) if !(tally.regret.is_finite() && tally.reward.is_finite()) => {
+            Err(format!("regret {} or reward {} is no finite number", tally.regret, tally.reward))
+        }
+        Ok(Ok(tally)) => {
+            Ok(Record { tally, curve: watch.curve.into_points(), seconds: start.elapsed().as_secs_f64() })
+        }
+        Ok(Err(RunError::Stopped { .. })) => return None,
         Ok(Err(error)) => Err(error.to_string()),
         Err(panic) => Err(format!("a bug in posse: {}", reason(&*panic))),
+    })
+}
+
+/// Records the curve of a run until somebody wants it stopped.
+struct Watch<'s> {
+    curve: Curve,
+    stop: &'s AtomicBool,
+}
+
+impl Observer for Watch<'_> {
+    fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
+
+    fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        self.curve.interacted(tally)
     }
 }
 

@@ -1,31 +1,31 @@
 //! Results for people: a line for each group of cells, means over its seeds.
 
+use posse_sim::Tally;
+
 use crate::experiment::Group;
 use crate::row::Row;
+use crate::statistics::mean;
 
 const HEADER: [&str; 7] = ["cell", "regret", "messages", "scalars", "bytes", "reward", "seconds"];
 
-/// A table with a line for each group that has rows. Rows come with the index of their group, in the order
-/// of the plan.
-pub(crate) fn summary(groups: &[Group], rows: &[(usize, &Row)]) -> String {
-    let lines = rows.chunk_by(|(one, _), (other, _)| one == other).map(|chunk| {
-        let own: Vec<&Row> = chunk.iter().map(|(_, row)| *row).collect();
-        line(&groups[chunk[0].0].id, &own)
-    });
+/// A table with a line for each group that has rows, which come in the order of the plan.
+pub(crate) fn summary(groups: &[Group], rows: &[Row<'_>]) -> String {
+    let chunks = rows.chunk_by(|one, other| one.cell.group == other.cell.group);
+    let lines = chunks.map(|own| line(&groups[own[0].cell.group].id, own));
     align(&std::iter::once(HEADER.map(String::from)).chain(lines).collect::<Vec<_>>())
 }
 
 /// The line of a group.
-fn line(id: &str, rows: &[&Row]) -> [String; 7] {
-    let over = |value: fn(&Row) -> f64| Estimate::of(rows.iter().map(|row| value(row)));
+fn line(id: &str, rows: &[Row<'_>]) -> [String; 7] {
+    let over = |value: fn(&Tally) -> f64| Estimate::of(rows.iter().map(|row| value(row.tally())));
     [
         id.to_owned(),
-        over(|row| row.regret).with_error(),
-        over(|row| row.messages as f64).with_error(),
-        compact(over(|row| (row.scalars_up + row.scalars_down) as f64).mean),
-        compact(over(|row| (row.bytes_up + row.bytes_down) as f64).mean),
-        over(|row| row.reward).with_error(),
-        format!("{:.2}", over(|row| row.seconds).mean),
+        over(|tally| tally.regret).with_error(),
+        over(|tally| tally.messages() as f64).with_error(),
+        compact(over(|tally| (tally.up.scalars + tally.down.scalars) as f64).mean),
+        compact(over(|tally| (tally.up.bytes + tally.down.bytes) as f64).mean),
+        over(|tally| tally.reward).with_error(),
+        format!("{:.2}", mean(rows.iter().map(|row| row.record.seconds))),
     ]
 }
 
@@ -57,7 +57,10 @@ impl Estimate {
 }
 
 /// Three or four digits and a unit of thousands: 569, 16.9k, 6.36M.
-fn compact(value: f64) -> String {
+pub(crate) fn compact(value: f64) -> String {
+    if !value.is_finite() {
+        return value.to_string();
+    }
     let scale = Scale::of(value);
     scale.number(value) + scale.unit
 }
@@ -97,7 +100,7 @@ impl Scale {
 }
 
 /// Columns of equal width: words to the left, numbers to the right.
-fn align(lines: &[[String; 7]]) -> String {
+pub(crate) fn align(lines: &[[String; 7]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for line in lines {
@@ -126,6 +129,7 @@ mod tests {
             (999_600.0, "1.00M"),
             (6_360_370.0, "6.36M"),
             (-1_234_567.0, "-1.23M"),
+            (f64::INFINITY, "inf"),
         ];
         for (value, expected) in cases {
             assert_eq!(compact(value), expected);

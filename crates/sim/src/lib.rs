@@ -50,6 +50,7 @@
 //! `examples/federation.rs` shows the machines without the simulator.
 #![forbid(unsafe_code)]
 
+mod curve;
 mod invariants;
 pub mod network;
 mod observer;
@@ -57,6 +58,7 @@ mod simulation;
 mod tally;
 pub mod world;
 
+pub use curve::Curve;
 pub use invariants::Invariants;
 pub use observer::{Event, Observer, Stage};
 pub use simulation::{RunConfig, RunError};

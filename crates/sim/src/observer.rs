@@ -1,6 +1,10 @@
 //! Watching a simulation: what happened, and the machines as they are right after it.
 
+use std::ops::ControlFlow;
+
 use posse_core::{Agent, AgentId, Coordinator, Downlink, Incarnation, Uplink};
+
+use crate::tally::Tally;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +96,12 @@ pub trait Stage {
 pub trait Observer {
     /// Called after every event.
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage);
+
+    /// Called after every interaction, and once more when everything has arrived, with what the run adds up
+    /// to so far. [`ControlFlow::Break`] ends the run with [`RunError::Stopped`](crate::RunError::Stopped).
+    fn interacted(&mut self, _tally: &Tally) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// Nobody wants to know.
@@ -105,5 +115,9 @@ impl Observer for Vec<&mut dyn Observer> {
         for observer in self {
             observer.observe(event, stage);
         }
+    }
+
+    fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
+        self.iter_mut().try_for_each(|observer| observer.interacted(tally))
     }
 }

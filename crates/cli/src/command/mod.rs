@@ -2,7 +2,11 @@
 
 pub(crate) mod algorithms;
 pub(crate) mod bench;
+pub(crate) mod compare;
+mod execute;
 mod listing;
+pub(crate) mod merge;
+pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod worlds;
 
@@ -17,6 +21,8 @@ pub(crate) enum Ending {
     Done,
     /// It ran, but something in it failed.
     Failed,
+    /// It was stopped before its end, and can go on.
+    Interrupted,
 }
 
 /// Writes results to stdout.

@@ -30,6 +30,9 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
             whole.insert(section.key().into(), complete_section(section, table).into());
         }
     }
+    if let Some(checks) = root.get("check") {
+        whole.insert("check".into(), checks.node.to_toml());
+    }
     whole
 }
 

@@ -1,16 +1,18 @@
 //! Experiments: a file of settings, the sweeps in it, and the cells they expand to.
 //!
-//! Reading has four steps, and the errors of each are all reported before the next begins: [`source`] (is
-//! it TOML?), [`structure`] (known keys, right types?), [`sweep`] (which combinations?) and [`resolve`] (is
-//! every value in range, every combination possible?). Nothing runs before all four are through.
+//! Reading has five steps, and the errors of each are all reported before the next begins: [`source`] (is
+//! it TOML?), [`structure`] (known keys, right types?), [`sweep`] (which combinations?), [`resolve`] (is
+//! every value in range, every combination possible?) and [`check`] (do the checks make
+//! sense?). Nothing runs before all five are through.
 
 mod complete;
-mod diagnostic;
+pub(crate) mod diagnostic;
+mod quick;
 mod resolve;
-mod source;
+pub(crate) mod source;
 mod structure;
 mod sweep;
-mod values;
+pub(crate) mod values;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,6 +22,7 @@ use posse_core::Seed;
 use posse_sim::RunConfig;
 use serde_json::Value as Json;
 
+use crate::check::{self, Check};
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
 use source::{Entry, Node, Span, Table};
@@ -30,12 +33,18 @@ const MOST_CELLS: u64 = 1_000_000;
 /// A checked experiment.
 #[derive(Debug)]
 pub(crate) struct Experiment {
+    /// The name of its file.
+    pub(crate) id: String,
+    /// Whether it is scaled down for a first look.
+    pub(crate) quick: bool,
     /// Cells that differ only in their seed.
     pub(crate) groups: Vec<Group>,
     /// How many seeds each group runs with.
     pub(crate) repetitions: u64,
     /// What was written, with all defaults, ready to be run again.
     pub(crate) resolved: toml::Table,
+    /// What it says must hold, or is expected to.
+    pub(crate) checks: Vec<Check>,
     seed: u64,
 }
 
@@ -44,6 +53,8 @@ pub(crate) struct Experiment {
 pub(crate) struct Group {
     /// The algorithm and the swept settings: `async-lin-ucb/threshold=5`.
     pub(crate) id: String,
+    /// The same as paths and values, `algorithm` first.
+    pub(crate) choices: Vec<(String, String)>,
     /// Everything but the seed.
     pub(crate) config: RunConfig,
 }
@@ -51,6 +62,8 @@ pub(crate) struct Group {
 /// One run of an experiment.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
+    /// Its place in the plan.
+    pub(crate) index: usize,
     /// The group's id and the seed: `async-lin-ucb/threshold=5/seed=3`.
     pub(crate) id: String,
     /// Which group it belongs to.
@@ -64,15 +77,36 @@ impl Experiment {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text).map_err(|found| Report::new(path.display().to_string(), text, found).into())
+        Self::from_text(path, text, false)
+    }
+
+    /// Reads and checks the experiment at `path` and scales it down: a first look in seconds.
+    pub(crate) fn read_quick(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::from_text(path, text, true)
+    }
+
+    /// Checks the text of the experiment at `path`, scaled down if it is to be quick.
+    pub(crate) fn from_text(path: &Path, text: String, quick: bool) -> anyhow::Result<Self> {
+        match Self::parse(&text, quick) {
+            Ok(experiment) => {
+                let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                Ok(Self { id, ..experiment })
+            }
+            Err(found) => Err(Report::new(path.display().to_string(), text, found).into()),
+        }
     }
 
     /// Checks the text of an experiment.
-    fn parse(text: &str) -> Result<Self, Vec<Diagnostic>> {
-        let root = Table::parse(text)?;
+    fn parse(text: &str, quick: bool) -> Result<Self, Vec<Diagnostic>> {
+        let mut root = Table::parse(text)?;
         let found = structure::check(&root);
         if !found.is_empty() {
             return Err(found);
+        }
+        if quick {
+            quick::scale_down(&mut root);
         }
         let whole = |key: &str, default: u64| {
             let written =
@@ -85,21 +119,26 @@ impl Experiment {
         let resolved =
             complete::complete(&root, &written.iter().filter_map(|node| node.table()).collect::<Vec<_>>());
         let groups = groups(&root, &written, repetitions)?;
-        Ok(Self { groups, repetitions, resolved, seed })
+        let checks = check::read(root.get("check"), &groups)?;
+        Ok(Self { id: String::new(), quick, groups, repetitions, resolved, checks, seed })
     }
 
     /// All cells, in the order of the plan: groups as written, then seeds.
     pub(crate) fn cells(&self) -> Vec<Cell> {
         let seeds = || (0..self.repetitions).map(|repetition| self.seed.wrapping_add(repetition));
-        let of = |(group, Group { id, config }): (usize, &Group)| {
-            let cell = |seed| Cell {
-                id: format!("{id}/seed={seed}"),
-                group,
-                config: RunConfig { seed: Seed(seed), ..config.clone() },
-            };
-            seeds().map(cell).collect::<Vec<_>>()
-        };
-        self.groups.iter().enumerate().flat_map(of).collect()
+        let mut cells = Vec::new();
+        for (group, Group { id, config, .. }) in self.groups.iter().enumerate() {
+            for seed in seeds() {
+                let (index, id) = (cells.len(), format!("{id}/seed={seed}"));
+                cells.push(Cell {
+                    index,
+                    id,
+                    group,
+                    config: RunConfig { seed: Seed(seed), ..config.clone() },
+                });
+            }
+        }
+        cells
     }
 
     /// The resolved experiment as JSON.
@@ -118,7 +157,8 @@ struct Contender {
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
-        !matches!(entry.key.as_str(), "title" | "description" | "seed" | "repetitions" | "algorithm")
+        let apart = ["title", "description", "seed", "repetitions", "algorithm", "check"];
+        !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());
     let contenders: Vec<Contender> = written.iter().flat_map(|node| contenders(node)).collect();
@@ -139,7 +179,7 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         let distinct = distinct_settings(&contenders, index);
         for world in &worlds {
             for own in sweep::expand(&contender.table) {
-                let id = id(&contender.name, &world.choices, &distinct, &own.choices);
+                let (id, choices) = id(&contender.name, &world.choices, &distinct, &own.choices);
                 match resolve::resolve(&world.table, &own.table, &contender.header) {
                     Err(problems) => found.extend(problems),
                     Ok(config) => {
@@ -151,7 +191,7 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
                         }
                         ids.insert(content, id.clone());
                         ids.insert(id.clone(), id.clone());
-                        groups.push(Group { id, config });
+                        groups.push(Group { id, choices, config });
                     }
                 }
             }
@@ -191,8 +231,9 @@ fn distinct_settings(contenders: &[Contender], index: usize) -> Vec<(Vec<String>
 
 type Choices = [(Vec<String>, String)];
 
-/// `name/key=value/…`; a key that occurs in several places is written with its table.
-fn id(name: &str, world: &Choices, distinct: &Choices, own: &Choices) -> String {
+/// `name/key=value/…`; a key that occurs in several places is written with its table. And the same as
+/// paths with values.
+fn id(name: &str, world: &Choices, distinct: &Choices, own: &Choices) -> (String, Vec<(String, String)>) {
     let of_algorithm = distinct.iter().chain(own).map(|(path, value)| {
         let path: Vec<String> = std::iter::once("algorithm".into()).chain(path.iter().cloned()).collect();
         (path, value.clone())
@@ -200,12 +241,14 @@ fn id(name: &str, world: &Choices, distinct: &Choices, own: &Choices) -> String 
     let all: Vec<(Vec<String>, String)> = world.iter().cloned().chain(of_algorithm).collect();
     let last = |path: &[String]| path.last().cloned().unwrap_or_default();
     let mut id = name.to_owned();
+    let mut choices = vec![("algorithm".to_owned(), id.clone())];
     for (path, value) in &all {
         let shared = all.iter().filter(|(other, _)| last(other) == last(path)).count() > 1;
         let key = if shared { path.join(".") } else { last(path) };
         id.push_str(&format!("/{key}={value}"));
+        choices.push((path.join("."), value.clone()));
     }
-    id
+    (id, choices)
 }
 
 #[cfg(test)]
@@ -224,7 +267,7 @@ mod tests {
         let table = format!("{}\n{tag}{key} = {value}\n", section.header());
         let algorithm =
             if section == Section::Algorithm { "" } else { "[[algorithm]]\nname = \"lin-ucb\"\n" };
-        Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{algorithm}"))
+        Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{algorithm}"), false)
     }
 
     /// Values that a listed range allows, and values that it does not. `None` if it depends on other keys.
@@ -275,7 +318,7 @@ mod tests {
     fn the_plan_has_groups_as_written_and_seeds_last() {
         let text =
             "seed = 5\nrepetitions = 2\nhorizon = [10, 20]\nagents = 3\n[[algorithm]]\nname = \"lin-ucb\"\n";
-        let experiment = Experiment::parse(text).unwrap();
+        let experiment = Experiment::parse(text, false).unwrap();
         let ids: Vec<String> = experiment.cells().into_iter().map(|cell| cell.id).collect();
         assert_eq!(
             ids,
@@ -293,11 +336,11 @@ mod tests {
         let text = "horizon = 10\nagents = 3\n[environment]\nnoise = 1\ndrift = {}\n[arrival]\nkind = [\"zipf\", \"power\"]\n\
                     [[algorithm]]\nname = [\"async-lin-ucb\", \"async-lin-ts\"]\nthreshold = [2, \"inf\"]\n\
                     [[algorithm.override]]\nagent = 1\n";
-        let once = Experiment::parse(text).unwrap().resolved;
+        let once = Experiment::parse(text, false).unwrap().resolved;
         assert_eq!(once["environment"]["drift"]["period"].as_integer(), Some(10_000));
         // Zipf and power differ in the default of their exponent.
         assert!(once["arrival"].get("exponent").is_none());
-        let twice = Experiment::parse(&toml::to_string(&once).unwrap()).unwrap().resolved;
+        let twice = Experiment::parse(&toml::to_string(&once).unwrap(), false).unwrap().resolved;
         assert_eq!(once, twice);
     }
 }

@@ -51,6 +51,8 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
         ("seed" | "repetitions", _) => check_single_whole(entry, found),
         ("horizon", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
         ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
+        // Checks are about groups, which are not known yet.
+        ("check", _) => {}
         (_, Some(Section::Algorithm)) => check_algorithms(entry, found),
         (_, Some(section)) => match entry.node.table() {
             Some(table) => check_section(section, table, &entry.span, found),
@@ -72,7 +74,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
 
 /// What the top of an experiment holds that is most like `key`.
 fn near_top_key(key: &str) -> Option<&'static str> {
-    closest(key, TOP.into_iter().chain(Section::ALL.into_iter().map(Section::key)))
+    closest(key, TOP.into_iter().chain(["check"]).chain(Section::ALL.into_iter().map(Section::key)))
 }
 
 /// Checks a whole number that cannot be swept.

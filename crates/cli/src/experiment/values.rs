@@ -112,11 +112,11 @@ pub(super) fn fits(kind: &Kind, node: &Node) -> bool {
 }
 
 /// A value that is of another kind than expected.
-pub(super) fn wrong_type(key: &str, node: &Node, expected: &str) -> Diagnostic {
+pub(crate) fn wrong_type(key: &str, node: &Node, expected: &str) -> Diagnostic {
     Diagnostic::new(&node.span, format!("`{key}` is {}: expected {expected}", node.describe()))
 }
 
 /// A suggestion.
-pub(super) fn did_you_mean(word: &str) -> String {
+pub(crate) fn did_you_mean(word: &str) -> String {
     format!("did you mean `{word}`?")
 }

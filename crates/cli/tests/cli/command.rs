@@ -42,3 +42,9 @@ pub(crate) fn directory_with(text: &str) -> tempfile::TempDir {
     std::fs::write(directory.path().join("x.toml"), text).unwrap();
     directory
 }
+
+/// Says why a test could not be made here.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub(crate) fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
+}

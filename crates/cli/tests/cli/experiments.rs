@@ -17,7 +17,10 @@ fn small_rows(name: &str) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let text = with(&with(&with(&text, "horizon", 300), "agents", 20), "repetitions", 1);
     let directory = directory_with(&text);
-    let document = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]).json();
+    // At this size the checks of the experiment need not hold.
+    let ran = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]);
+    assert!(ran.code < 2, "{}", ran.stderr);
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     document["rows"].as_array().unwrap().clone()
 }
 

@@ -37,12 +37,25 @@ fn rows_without_seconds(document: &Value) -> Vec<Value> {
 #[test]
 fn results_are_written_whole_beside_an_experiment_that_repeats_them() {
     let directory = directory_with(ONE);
-    let ran = posse(directory.path(), &["run", "x.toml", "--out", "a/b", "--json", "-q"]);
+    let ran = posse(directory.path(), &["run", "x.toml", "--out", "a/b", "--json", "-q", "--csv"]);
     let results = directory.path().join("a/b");
-    assert_eq!(fs::read_to_string(results.join("rows.json")).unwrap(), ran.stdout);
     let mut names: Vec<_> = fs::read_dir(&results).unwrap().map(|file| file.unwrap().file_name()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["experiment.toml", "rows.json"]);
+    let expected = [
+        ".lock",
+        "cells",
+        "curves.csv",
+        "curves.parquet",
+        "experiment.toml",
+        "manifest.json",
+        "summary.csv",
+        "summary.parquet",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        fs::read_dir(results.join("cells")).unwrap().count(),
+        ran.json()["rows"].as_array().unwrap().len()
+    );
 
     let again = posse(directory.path(), &["run", "a/b/experiment.toml", "--json", "-q"]).json();
     assert_eq!(again["config"], ran.json()["config"]);
@@ -50,37 +63,57 @@ fn results_are_written_whole_beside_an_experiment_that_repeats_them() {
 }
 
 #[test]
+fn the_manifest_says_what_was_run_by_whom_and_how_far_it_came() {
+    let directory = directory_with(ONE);
+    let ran = posse(directory.path(), &["run", "x.toml", "--out", "results", "--json", "-q"]).json();
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(directory.path().join("results/manifest.json")).unwrap())
+            .unwrap();
+    assert_eq!((&manifest["format"], &manifest["experiment"]), (&1.into(), &"x".into()));
+    assert_eq!((&manifest["title"], &manifest["quick"]), (&"one".into(), &false.into()));
+    assert_eq!(manifest["config"], ran["config"]);
+    assert_eq!(manifest["posse"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(manifest["host"]["arch"], std::env::consts::ARCH);
+    let cells = manifest["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), ran["rows"].as_array().unwrap().len());
+    assert!(cells.iter().all(|cell| cell["status"] == "done"));
+}
+
+#[test]
 fn the_results_of_another_configuration_are_kept() {
     let directory = directory_with(ONE);
-    let run = |file: &str, more: &[&str]| {
-        posse(directory.path(), &[&["run", file, "--out", "results", "-q"], more].concat())
+    let run = |more: &[&str]| {
+        posse(directory.path(), &[&["run", "x.toml", "--out", "results", "-q"], more].concat())
     };
-    assert_eq!(run("x.toml", &[]).code, 0);
-    let rows = || fs::read_to_string(directory.path().join("results/rows.json")).unwrap();
-    let before = rows();
+    assert_eq!(run(&[]).code, 0);
+    let summary = || fs::read(directory.path().join("results/summary.parquet")).unwrap();
+    let before = summary();
 
-    fs::write(directory.path().join("y.toml"), ONE.replace("horizon = 40", "horizon = 41")).unwrap();
-    let refused = run("y.toml", &[]);
+    let other = ONE.replace("horizon = 40", "horizon = 41").replace("[2, inf]", "[2, 3]");
+    fs::write(directory.path().join("x.toml"), other).unwrap();
+    let refused = run(&[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
-    let expected = "error: results holds the results of another configuration: choose another directory, or \
-                    give --force to replace them\n";
+    let expected = "error: results holds other results:\n  - `horizon` is 40, not 41\n  - `algorithm.2.threshold` \
+                    is [2.0,\"inf\"], not [2.0,3.0]\nchoose another directory, or give --force to replace them\n";
     assert_eq!(refused.stderr, expected);
-    assert_eq!(rows(), before);
-    assert_eq!(run("y.toml", &["--force"]).code, 0);
-    assert!(rows().contains("\"horizon\": 41"));
+    assert_eq!(summary(), before);
+    assert_eq!(run(&["--force"]).code, 0);
+    assert!(summary() != before);
+    assert_eq!(run(&[]).code, 0);
 }
 
 #[test]
 fn other_words_and_spellings_are_the_same_configuration() {
     let directory = directory_with(ONE);
-    let run = |file: &str| posse(directory.path(), &["run", file, "--out", "results", "-q"]).code;
-    assert_eq!(run("x.toml"), 0);
+    let run = || posse(directory.path(), &["run", "x.toml", "--out", "results"]);
+    assert_eq!(run().code, 0);
     let same = ONE
         .replace("title = \"one\"", "title = \"two\" # new\nrepetitions = 1\nseed = 0x0")
         .replace("regularization = 1", "regularization = 1.0\nconfidence = 0.1")
         .replace("inf", "\"inf\"");
-    fs::write(directory.path().join("y.toml"), same).unwrap();
-    assert_eq!(run("y.toml"), 0);
+    fs::write(directory.path().join("x.toml"), same).unwrap();
+    let again = run();
+    assert_eq!((again.code, again.stderr.as_str()), (0, "8 of 8 cells are there already\n"));
 }
 
 #[test]
@@ -96,6 +129,8 @@ fn a_file_that_is_not_ours_is_not_replaced() {
     let directory = directory_with(ONE);
     fs::create_dir(directory.path().join("results")).unwrap();
     fs::write(directory.path().join("results/rows.json"), "mine").unwrap();
-    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "results"]).code, 2);
+    let ran = posse(directory.path(), &["run", "x.toml", "--out", "results"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("holds rows.json but no manifest.json"), "{}", ran.stderr);
     assert_eq!(fs::read_to_string(directory.path().join("results/rows.json")).unwrap(), "mine");
 }

@@ -8,7 +8,7 @@ use posse_core::{
 };
 
 use super::population::Population;
-use super::{Cast, RunConfig, RunError};
+use super::{Cast, RunConfig, RunError, report};
 use crate::observer::{Event, Observer, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
@@ -71,8 +71,10 @@ pub(super) fn run(
             ideal.tally.agents_seen += 1;
         }
         ideal.interact(step, learner, &offer, observer)?;
+        report(&ideal.tally, observer)?;
     }
     observer.observe(&Event::Quiet, &ideal);
+    report(&ideal.tally, observer)?;
     Ok(ideal.tally)
 }
 

@@ -7,7 +7,7 @@ use posse_core::{
 
 use super::population::Population;
 use super::queue::Queue;
-use super::{Cast, RunConfig, RunError};
+use super::{Cast, RunConfig, RunError, report};
 use crate::network::{FaultConfig, Links, microseconds};
 use crate::observer::{Event, Observer, Stage};
 use crate::tally::Tally;
@@ -101,7 +101,10 @@ pub(super) fn run(
     let mut offer = Offer::new();
     while let Some((now, due)) = linked.queue.pop() {
         match due {
-            Due::Interaction(step) => linked.interact(step, now, &mut cast, &mut offer, observer)?,
+            Due::Interaction(step) => {
+                linked.interact(step, now, &mut cast, &mut offer, observer)?;
+                report(&linked.tally, observer)?;
+            }
             Due::Reward { agent, features, reward } => {
                 linked.learn(agent, &features, reward, now, &cast, observer)?;
             }
@@ -113,6 +116,7 @@ pub(super) fn run(
         }
     }
     observer.observe(&Event::Quiet, &linked);
+    report(&linked.tally, observer)?;
     Ok(linked.tally)
 }
 

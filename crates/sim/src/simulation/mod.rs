@@ -57,6 +57,18 @@ pub enum RunError {
     /// A machine refused what another one said: a bug in one of them.
     #[error("the machines disagree: {0}")]
     Protocol(#[from] ProtocolError),
+    /// An observer has seen enough.
+    #[error("stopped after {interactions} interactions")]
+    Stopped {
+        /// How many there had been.
+        interactions: u64,
+    },
+}
+
+/// Tells `observer` how far the run has come; an error if that is far enough.
+fn report(tally: &Tally, observer: &mut dyn Observer) -> Result<(), RunError> {
+    let stopped = RunError::Stopped { interactions: tally.interactions };
+    if observer.interacted(tally).is_break() { Err(stopped) } else { Ok(()) }
 }
 
 impl RunConfig {

@@ -1,0 +1,283 @@
+//! Judging checks by the rows of an experiment.
+
+use std::collections::BTreeMap;
+
+use posse_sim::network::NetworkConfig;
+use serde_json::Value;
+
+use super::verdict::{Judgement, Verdict};
+use super::{Axis, Check, Claim, Level, Selector, choice, is_called};
+use crate::experiment::{Experiment, Group};
+use crate::metric::Metric;
+use crate::row::{Row, settings};
+use crate::settings::Section;
+use crate::statistics::{mean, spearman};
+use crate::table::compact;
+
+/// What became of every check of an experiment. Groups without rows speak against a claim.
+///
+/// In a quick run nothing fails: the claims are about the full experiment.
+pub(crate) fn judge(experiment: &Experiment, rows: &[Row<'_>]) -> Vec<Verdict> {
+    let court = Court { experiment, rows };
+    let verdict = |check: &Check| {
+        let (holds, numbers) = court.hear(check);
+        let result = match check.level {
+            _ if holds => Judgement::Pass,
+            Level::Must if !experiment.quick => Judgement::Fail,
+            _ => Judgement::Deviates,
+        };
+        let kind = check.claim.kind();
+        let says = check.says.clone().unwrap_or_else(|| format!("{kind}, {}", check.selector));
+        Verdict { says, kind: kind.into(), result, numbers }
+    };
+    experiment.checks.iter().map(verdict).collect()
+}
+
+/// Whether a claim holds, and the numbers that say so.
+type Finding = (bool, Vec<String>);
+
+struct Court<'a> {
+    experiment: &'a Experiment,
+    rows: &'a [Row<'a>],
+}
+
+impl<'a> Court<'a> {
+    fn hear(&self, check: &Check) -> Finding {
+        match &check.claim {
+            Claim::Monotone { y, x, along, rising, slack } => {
+                self.each_series(&check.selector, along, |points| {
+                    let mut points = self.points(points, x, y);
+                    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    let worst = points.windows(2).map(|pair| excess(pair[0].1, pair[1].1, *rising));
+                    let worst = worst.fold(0.0, f64::max);
+                    let all_there = points.iter().all(|(x, y)| !x.is_nan() && !y.is_nan());
+                    let (first, last) = (points[0], points[points.len() - 1]);
+                    let line = format!(
+                        "{} {} to {} as {} goes from {} to {}; against it by {:.1} % at most ({:.1} % allowed)",
+                        y.name(), compact(first.1), compact(last.1), x.name(), compact(first.0),
+                        compact(last.0), 100.0 * worst, 100.0 * slack
+                    );
+                    (all_there && worst <= *slack, line)
+                })
+            }
+            Claim::Spearman { x, y, along, at_least, at_most } => {
+                self.each_series(&check.selector, along, |points| {
+                    let rho = spearman(&self.points(points, x, y));
+                    let line = format!("ρ({}, {}) = {rho:.3} over {} groups", x.name(), y.name(), points.len());
+                    (rho >= *at_least && rho <= *at_most, line)
+                })
+            }
+            Claim::Range { metric, low, high } => {
+                let lines = self.groups(&check.selector).map(|index| {
+                    let value = self.mean(index, metric);
+                    let id = &self.experiment.groups[index].id;
+                    (value >= *low && value <= *high, format!("{id}: {} {value}", metric.name))
+                });
+                gather(lines)
+            }
+            Claim::BoundO5 => self.bound_o5(&check.selector),
+            Claim::Order { metric, below, above, factor, margin, at_equal } => match at_equal {
+                None => self.order(metric, below, above, (*factor, *margin)),
+                Some(equal) => self.order_of_curves(metric, below, above, *factor, equal),
+            },
+        }
+    }
+
+    /// The places of the groups that a selector means.
+    fn groups<'s>(&'s self, selector: &'s Selector) -> impl Iterator<Item = usize> + 's {
+        (0..self.experiment.groups.len()).filter(|index| selector.matches(&self.experiment.groups[*index]))
+    }
+
+    /// The mean of a metric over the seeds of a group; NaN without rows.
+    fn mean(&self, group: usize, metric: &Metric) -> f64 {
+        let own = self.rows.iter().filter(|row| row.cell.group == group);
+        mean(own.map(|row| (metric.of)(row.tally()).as_f64()))
+    }
+
+    fn value(&self, group: usize, axis: &Axis) -> f64 {
+        match axis {
+            Axis::Metric(metric) => self.mean(group, metric),
+            Axis::Setting(key) => choice(&self.experiment.groups[group], key)
+                .and_then(|value| value.parse().ok())
+                .unwrap_or(f64::NAN),
+        }
+    }
+
+    fn points(&self, groups: &[usize], x: &Axis, y: &Axis) -> Vec<(f64, f64)> {
+        groups.iter().map(|group| (self.value(*group, x), self.value(*group, y))).collect()
+    }
+
+    /// Hears every series of groups that differ in `along` only.
+    fn each_series(
+        &self,
+        selector: &Selector,
+        along: &str,
+        hear: impl Fn(&[usize]) -> (bool, String),
+    ) -> Finding {
+        let mut series: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut order = Vec::new();
+        for index in self.groups(selector) {
+            let group = &self.experiment.groups[index];
+            if choice(group, along).is_none() {
+                continue;
+            }
+            let rest = name_without(group, along);
+            let own = series.entry(rest.clone()).or_default();
+            if own.is_empty() {
+                order.push(rest);
+            }
+            own.push(index);
+        }
+        gather(order.iter().map(|name| {
+            let (holds, line) = hear(&series[name]);
+            (holds, format!("{name}: {line}"))
+        }))
+    }
+
+    /// Compares every pair of groups that agree in what neither selector mentions.
+    fn order(&self, metric: &Metric, below: &Selector, above: &Selector, limits: (f64, f64)) -> Finding {
+        let (factor, margin) = limits;
+        let pairs = self.groups(below).flat_map(|low| self.groups(above).map(move |high| (low, high)));
+        let alike = pairs.filter(|(low, high)| self.agree(*low, *high, below, above));
+        gather(alike.map(|(low, high)| {
+            let (a, b) = (self.mean(low, metric), self.mean(high, metric));
+            let ids = [low, high].map(|index| &self.experiment.groups[index].id);
+            let line =
+                format!("{} {} of {} against {} of {}", metric.name, compact(a), ids[0], compact(b), ids[1]);
+            (a <= factor * b - margin, line)
+        }))
+    }
+
+    /// Compares curves where `equal` is equal: the geometric mean of what one needs, as a share of the other.
+    fn order_of_curves(
+        &self,
+        metric: &'static Metric,
+        below: &Selector,
+        above: &Selector,
+        factor: f64,
+        equal: &'static Metric,
+    ) -> Finding {
+        let mut worlds: Vec<Vec<(String, String)>> = Vec::new();
+        for index in self.groups(below) {
+            let world = world_of(&self.experiment.groups[index]);
+            if !worlds.contains(&world) {
+                worlds.push(world);
+            }
+        }
+        gather(worlds.iter().map(|world| {
+            let here = |selector: &Selector| -> Vec<(f64, f64)> {
+                let own = self.groups(selector).filter(|i| world_of(&self.experiment.groups[*i]) == *world);
+                let mut points: Vec<(f64, f64)> =
+                    own.map(|index| (self.mean(index, equal), self.mean(index, metric))).collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                points
+            };
+            let (low, high) = (here(below), here(above));
+            let shares: Vec<f64> = low
+                .iter()
+                .filter_map(|(at, value)| Some((value + 1.0).ln() - (interpolate(&high, *at)? + 1.0).ln()))
+                .collect();
+            let share = mean(shares.iter().copied()).exp();
+            let name: Vec<String> = world.iter().map(|(key, value)| format!("{key}={value} ")).collect();
+            let line = format!(
+                "{}{} at equal {}: {share:.2} times as many, over {} points",
+                name.concat(),
+                metric.name,
+                equal.name,
+                shares.len()
+            );
+            (share <= factor, line)
+        }))
+    }
+
+    /// Whether two groups have the same value wherever both have one and neither selector fixes it.
+    fn agree(&self, one: usize, other: usize, below: &Selector, above: &Selector) -> bool {
+        let [one, other] = [one, other].map(|index| &self.experiment.groups[index].choices);
+        one.iter().filter(|(path, _)| !below.mentions(path) && !above.mentions(path)).all(|(path, value)| {
+            other.iter().find(|(name, _)| name == path).is_none_or(|(_, theirs)| theirs == value)
+        })
+    }
+
+    /// O5 for every cell of the selected groups: those that break it, or the one that comes closest.
+    fn bound_o5(&self, selector: &Selector) -> Finding {
+        let mut closest: Option<(f64, String)> = None;
+        let (mut count, mut broken) = (0, Vec::new());
+        for index in self.groups(selector) {
+            let Group { id, config, .. } = &self.experiment.groups[index];
+            let own = self.rows.iter().filter(|row| row.cell.group == index);
+            let most = own.map(|row| row.tally().messages()).max();
+            let (Some((information, patience)), Some(most)) = (o5_terms(config), most) else {
+                broken.push((false, format!("{id}: there is nothing to compare")));
+                continue;
+            };
+            let (most, bound) = (most as f64, config.agents as f64 * information / patience);
+            let line = format!("{id}: {} of at most {} messages", compact(most), compact(bound));
+            count += 1;
+            let share = if most == 0.0 { 0.0 } else { most / bound };
+            if share > 1.0 {
+                broken.push((false, line));
+            } else if closest.as_ref().is_none_or(|(known, _)| share > *known) {
+                closest = Some((share, line));
+            }
+        }
+        if broken.is_empty() {
+            let line = closest.map(|(_, line)| (true, format!("{count} groups, the closest is {line}")));
+            return gather(line.into_iter());
+        }
+        gather(broken.into_iter())
+    }
+}
+
+/// d·ln(1 + T/(dλ)) and ln γ; `None` if the bound says nothing about this run.
+pub(super) fn o5_terms(config: &posse_sim::RunConfig) -> Option<(f64, f64)> {
+    let own = settings(config, Section::Algorithm);
+    let number =
+        |key: &str| own.get(key).and_then(|value| value.as_f64().or_else(|| value.as_str()?.parse().ok()));
+    let threshold = number("upload_threshold")?.min(number("download_threshold")?);
+    let lambda = number("regularization")?;
+    let world = settings(config, Section::Environment);
+    // Of heterogeneous agents only the shared features travel.
+    let d = world.get("shared").or_else(|| world.get("dimension")).and_then(Value::as_f64)?;
+    let same_for_all = own.get("override").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let nothing_resent = config.network == NetworkConfig::default() && config.faults.is_empty();
+    let terms = (d * (config.horizon as f64 / (d * lambda)).ln_1p(), threshold.ln());
+    (same_for_all && nothing_resent).then_some(terms)
+}
+
+/// By which share of `first` the next value is on the wrong side of it.
+fn excess(first: f64, next: f64, rising: bool) -> f64 {
+    let step = if rising { first - next } else { next - first };
+    if step <= 0.0 { 0.0 } else { step / first.abs().max(f64::MIN_POSITIVE) }
+}
+
+/// The group's name without one of its settings.
+fn name_without(group: &Group, along: &str) -> String {
+    let rest = group.choices.iter().filter(|(path, _)| !is_called(path, along));
+    let parts: Vec<String> = rest
+        .map(|(path, value)| if path == "algorithm" { value.clone() } else { format!("{path}={value}") })
+        .collect();
+    parts.join(" ")
+}
+
+/// The choices that are not the algorithm's.
+fn world_of(group: &Group) -> Vec<(String, String)> {
+    let of_world = |(path, _): &&(String, String)| path != "algorithm" && !path.starts_with("algorithm.");
+    group.choices.iter().filter(of_world).cloned().collect()
+}
+
+/// The value at `at` of a curve through sorted points, in logarithms between them; `None` outside.
+fn interpolate(points: &[(f64, f64)], at: f64) -> Option<f64> {
+    let pair = points.windows(2).find(|pair| pair[0].0 <= at && at <= pair[1].0)?;
+    let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
+    let share = if x1 > x0 { (at - x0) / (x1 - x0) } else { 0.0 };
+    Some((((y0 + 1.0).ln() * (1.0 - share)) + (y1 + 1.0).ln() * share).exp() - 1.0)
+}
+
+/// All of several findings; none at all is no support.
+fn gather(findings: impl Iterator<Item = (bool, String)>) -> Finding {
+    let (holds, lines): (Vec<bool>, Vec<String>) = findings.unzip();
+    let lines =
+        lines.into_iter().zip(&holds).map(|(line, holds)| if *holds { line } else { format!("{line}  ←") });
+    let lines = lines.collect::<Vec<_>>();
+    (!holds.is_empty() && holds.iter().all(|holds| *holds), lines)
+}

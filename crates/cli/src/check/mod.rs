@@ -1,0 +1,156 @@
+//! Checks: what an experiment says must hold, or is expected to, and what became of it.
+
+mod judge;
+mod read;
+mod verdict;
+
+use crate::experiment::Group;
+use crate::metric::Metric;
+
+pub(crate) use judge::judge;
+pub(crate) use read::read;
+pub(crate) use verdict::{Verdict, report};
+
+/// How serious a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// It must hold: otherwise FAIL, and the command ends with exit code 1.
+    Must,
+    /// The papers say so: otherwise DEVIATES, which is reported and no more.
+    Expect,
+}
+
+/// One `[[check]]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    /// In words.
+    pub(crate) says: Option<String>,
+    /// How serious it is.
+    pub(crate) level: Level,
+    /// Which groups it is about.
+    pub(crate) selector: Selector,
+    /// What is to hold.
+    pub(crate) claim: Claim,
+}
+
+/// What is to hold, in terms of means over seeds.
+#[derive(Clone, Debug)]
+pub(crate) enum Claim {
+    /// `y` falls (or rises) as `x` rises, along the values of a swept setting.
+    Monotone {
+        /// What falls or rises.
+        y: Axis,
+        /// As this rises.
+        x: Axis,
+        /// The swept setting; all others stay the same.
+        along: String,
+        /// Whether `y` rises.
+        rising: bool,
+        /// By what share of it a value may be on the wrong side of the one before.
+        slack: f64,
+    },
+    /// One group's metric is at most `factor` times another's, less `margin`.
+    Order {
+        /// What is compared.
+        metric: &'static Metric,
+        /// Whose is lower.
+        below: Selector,
+        /// Whose is higher.
+        above: Selector,
+        /// See above.
+        factor: f64,
+        /// See above.
+        margin: f64,
+        /// If set, groups are curves, compared where this metric is equal; the geometric mean counts.
+        at_equal: Option<&'static Metric>,
+    },
+    /// The rank correlation of two columns over the values of a swept setting.
+    Spearman {
+        /// One column.
+        x: Axis,
+        /// The other.
+        y: Axis,
+        /// The swept setting; all others stay the same.
+        along: String,
+        /// The least it may be.
+        at_least: f64,
+        /// The most it may be.
+        at_most: f64,
+    },
+    /// A metric lies between two numbers.
+    Range {
+        /// Which.
+        metric: &'static Metric,
+        /// The least it may be.
+        low: f64,
+        /// The most it may be.
+        high: f64,
+    },
+    /// No cell sends more messages than N·d·ln(1 + T/(dλ))/ln γ.
+    BoundO5,
+}
+
+impl Claim {
+    /// Its name in experiments.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Monotone { .. } => "monotone",
+            Self::Order { .. } => "order",
+            Self::Spearman { .. } => "spearman",
+            Self::Range { .. } => "range",
+            Self::BoundO5 => "bound-o5",
+        }
+    }
+}
+
+/// A column: something measured, or a swept setting.
+#[derive(Clone, Debug)]
+pub(crate) enum Axis {
+    /// Measured.
+    Metric(&'static Metric),
+    /// Set.
+    Setting(String),
+}
+
+impl Axis {
+    /// Its name.
+    fn name(&self) -> &str {
+        match self {
+            Self::Metric(metric) => metric.name,
+            Self::Setting(key) => key,
+        }
+    }
+}
+
+/// Settings with the values that a group must have; empty means all groups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector(pub(crate) Vec<(String, String)>);
+
+impl Selector {
+    /// Whether a group has all these values.
+    pub(crate) fn matches(&self, group: &Group) -> bool {
+        self.0.iter().all(|(key, value)| choice(group, key) == Some(value))
+    }
+
+    /// Whether it says anything about a setting.
+    fn mentions(&self, path: &str) -> bool {
+        self.0.iter().any(|(key, _)| is_called(path, key))
+    }
+}
+
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        f.write_str(if parts.is_empty() { "all groups".into() } else { parts.join(" ") }.as_str())
+    }
+}
+
+/// The value of a swept setting, or of `algorithm`, in a group.
+fn choice<'g>(group: &'g Group, key: &str) -> Option<&'g String> {
+    group.choices.iter().find(|(path, _)| is_called(path, key)).map(|(_, value)| value)
+}
+
+/// Whether a setting, given with its table, can be called `key`.
+fn is_called(path: &str, key: &str) -> bool {
+    path == key || path.rsplit('.').next() == Some(key)
+}

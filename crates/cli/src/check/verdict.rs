@@ -1,0 +1,68 @@
+//! What became of a check.
+
+use serde::{Deserialize, Serialize};
+
+/// A check with its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Verdict {
+    /// What was claimed.
+    pub(crate) says: String,
+    /// The kind of check.
+    pub(crate) kind: String,
+    /// What became of it.
+    pub(crate) result: Judgement,
+    /// By which numbers, a line for each group or curve.
+    pub(crate) numbers: Vec<String>,
+}
+
+/// What can become of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Judgement {
+    /// It holds.
+    Pass,
+    /// It must hold and does not.
+    Fail,
+    /// It was expected to hold and does not.
+    Deviates,
+}
+
+impl Judgement {
+    /// As shown.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Fail => "FAIL",
+            Self::Deviates => "DEVIATES",
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether something that must hold does not.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.result == Judgement::Fail
+    }
+}
+
+/// All verdicts as text.
+pub(crate) fn report(verdicts: &[Verdict], quick: bool) -> String {
+    let mut text = String::new();
+    if verdicts.is_empty() {
+        return text;
+    }
+    text.push_str("\nchecks\n");
+    for verdict in verdicts {
+        text.push_str(&format!("  {:<8}  {}\n", verdict.result.word(), verdict.says));
+        for line in &verdict.numbers {
+            text.push_str(&format!("            {line}\n"));
+        }
+    }
+    if quick {
+        text.push_str(
+            "  QUICK: the checks are meant for the full experiment, so none of them can fail here.\n",
+        );
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! The published figures and tables, and which of them can be run: those that `experiments/` has.
+
+use serde::Serialize;
+
+/// A published figure or table.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    /// Its id, and the name of its experiment.
+    pub(crate) id: String,
+    /// Where it was published.
+    pub(crate) paper: &'static str,
+    /// What it shows.
+    pub(crate) shows: String,
+    /// Whether it can be run.
+    pub(crate) status: Status,
+}
+
+/// Whether a figure can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Status {
+    /// There is an experiment.
+    Available,
+    /// It needs data that posse does not come with.
+    NeedsData,
+    /// Its algorithms or worlds are still to come.
+    NotYet,
+}
+
+impl Status {
+    /// As listed.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::NeedsData => "needs data",
+            Self::NotYet => "not yet",
+        }
+    }
+}
+
+/// The experiments of this repository: ids and texts.
+const EXPERIMENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+
+/// The text of the experiment called `id`.
+pub(crate) fn text(id: &str) -> Option<&'static str> {
+    EXPERIMENTS.iter().find(|(own, _)| *own == id).map(|(_, text)| *text)
+}
+
+/// All published figures and tables, paper by paper, and other experiments last.
+pub(crate) fn all() -> Vec<Figure> {
+    let status = |id: &str, otherwise| if text(id).is_some() { Status::Available } else { otherwise };
+    let mut all: Vec<Figure> = Vec::new();
+    for (paper, figures) in PAPERS {
+        all.extend(figures.iter().map(|(id, shows, otherwise)| Figure {
+            id: (*id).into(),
+            paper,
+            shows: (*shows).into(),
+            status: status(id, *otherwise),
+        }));
+    }
+    let others = EXPERIMENTS.iter().filter(|(id, _)| !all.iter().any(|figure| figure.id == *id));
+    let others: Vec<Figure> = others
+        .map(|(id, text)| Figure {
+            id: (*id).into(),
+            paper: "Other experiments",
+            shows: title(text).unwrap_or_default(),
+            status: Status::Available,
+        })
+        .collect();
+    all.extend(others);
+    all
+}
+
+/// The title of an experiment.
+fn title(text: &str) -> Option<String> {
+    text.parse::<toml::Table>().ok()?.get("title")?.as_str().map(String::from)
+}
+
+/// An id, what it shows, and its status as long as there is no experiment.
+type Listed = (&'static str, &'static str, Status);
+
+const DATA: Status = Status::NeedsData;
+const NOT_YET: Status = Status::NotYet;
+
+const PAPERS: [(&str, &[Listed]); 4] = [
+    ("Asynchronous Upper Confidence Bound Algorithms for Federated Linear Bandits (2022)", ASYNC),
+    ("Communication Efficient Federated Learning for Generalized Linear Bandits (2022)", FEDGLB),
+    ("Federated Online Clustering of Bandits (2022)", FCLUB),
+    ("Federated Neural Bandits (2023)", FNUCB),
+];
+
+const ASYNC: &[Listed] = &[
+    ("async-fig2a", "regret against messages, uniform arrival", NOT_YET),
+    ("async-fig2b", "regret against messages, non-uniform arrival", NOT_YET),
+    ("async-fig3", "regret and messages against the share of common features", NOT_YET),
+    ("async-fig4a", "reward against messages, LastFM", DATA),
+    ("async-fig4b", "reward against messages, Delicious", DATA),
+    ("async-fig4c", "reward against messages, MovieLens", DATA),
+    ("async-fig5", "users of Delicious by activity", DATA),
+    ("async-tab1", "orders of regret and messages by threshold", NOT_YET),
+    ("async-tab2", "uploads and reward by activity, Delicious", DATA),
+];
+
+const FEDGLB: &[Listed] = &[
+    ("fedglb-fig2a", "regret against messages, synthetic", NOT_YET),
+    ("fedglb-fig2b", "reward against scalars, MovieLens", DATA),
+    ("fedglb-fig2b-covertype", "regret against scalars, CoverType (later version)", DATA),
+    ("fedglb-fig2c-magic", "regret against scalars, MagicTelescope (later version)", DATA),
+    ("fedglb-fig2d-mushroom", "regret against scalars, Mushroom (later version)", DATA),
+    ("fedglb-fig3a", "regret and messages over time, synthetic", NOT_YET),
+    ("fedglb-fig3b", "reward and scalars over time, MovieLens", DATA),
+    ("fedglb-tab1", "orders of regret and messages by variant", NOT_YET),
+];
+
+const FCLUB: &[Listed] = &[
+    ("fclub-fig2a", "regret over time, synthetic", NOT_YET),
+    ("fclub-fig2b", "regret over time, MovieLens", DATA),
+    ("fclub-figE2-users", "regret over time by number of users", NOT_YET),
+    ("fclub-figE2-clusters", "regret over time by number of clusters", NOT_YET),
+    ("fclub-figE2-dimension", "regret over time by dimension", NOT_YET),
+    ("fclub-figE2-servers", "regret over time by number of local coordinators", NOT_YET),
+    ("fclub-figE2-epsilon", "regret over time by privacy", NOT_YET),
+    ("fclub-figE3", "messages over time", NOT_YET),
+    ("fclub-figE4", "time needed", NOT_YET),
+];
+
+const FNUCB: &[Listed] = &[
+    ("fnucb-fig1a", "regret over time by number of agents, cosine", NOT_YET),
+    ("fnucb-fig1b", "regret over time by number of agents, square", NOT_YET),
+    ("fnucb-fig1c", "regret over time by weight of the two bounds, cosine", NOT_YET),
+    ("fnucb-fig1d", "regret over time by round threshold, cosine", NOT_YET),
+    ("fnucb-fig2a", "regret over time by number of agents, shuttle", DATA),
+    ("fnucb-fig2b", "regret over time by number of agents, magic", DATA),
+    ("fnucb-fig2c", "regret over time by number of agents, shuttle, diagonal", DATA),
+    ("fnucb-fig2d", "regret over time by round threshold, shuttle, diagonal", DATA),
+    ("fnucb-fig3a", "less communication, cosine", NOT_YET),
+    ("fnucb-fig3b", "less communication, square", NOT_YET),
+    ("fnucb-fig4a", "linear and kernel baselines, cosine", NOT_YET),
+    ("fnucb-fig4b", "linear and kernel baselines, square", NOT_YET),
+    ("fnucb-fig4c", "linear and kernel baselines, shuttle, diagonal", DATA),
+    ("fnucb-fig4d", "linear and kernel baselines, magic", DATA),
+    ("fnucb-fig5", "full and diagonal matrices, shuttle", DATA),
+    ("fnucb-fig6a", "final regret against number of agents, cosine", NOT_YET),
+    ("fnucb-fig6b", "final regret against number of agents, square", NOT_YET),
+];

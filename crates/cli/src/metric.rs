@@ -1,0 +1,77 @@
+//! What is measured: the numbers of a tally by name, as rows, curves and checks know them.
+
+use posse_sim::Tally;
+use serde::{Serialize, Serializer};
+
+/// A measured number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Measure {
+    /// A count.
+    Whole(u64),
+    /// Anything else.
+    Number(f64),
+}
+
+impl Measure {
+    /// As a number to calculate with.
+    pub(crate) const fn as_f64(self) -> f64 {
+        match self {
+            Self::Whole(count) => count as f64,
+            Self::Number(number) => number,
+        }
+    }
+}
+
+impl Serialize for Measure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Whole(count) => serializer.serialize_u64(*count),
+            Self::Number(number) => serializer.serialize_f64(*number),
+        }
+    }
+}
+
+/// One thing that is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metric {
+    /// Its name in rows, columns and checks.
+    pub(crate) name: &'static str,
+    /// Where it is in a tally.
+    pub(crate) of: fn(&Tally) -> Measure,
+}
+
+impl Metric {
+    /// The metric called `name`.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        METRICS.iter().find(|metric| metric.name == name)
+    }
+}
+
+/// A metric in a line.
+const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
+    Metric { name, of }
+}
+
+/// Everything that is measured, in the order of columns.
+pub(crate) const METRICS: [Metric; 15] = [
+    // Σ of what the chosen arms were worth less than the best ones, and Σ of rewards.
+    metric("regret", |tally| Measure::Number(tally.regret)),
+    metric("reward", |tally| Measure::Number(tally.reward)),
+    // Messages with statistics from agents to the coordinator, back, and both.
+    metric("uploads", |tally| Measure::Whole(tally.up.messages)),
+    metric("downloads", |tally| Measure::Whole(tally.down.messages)),
+    metric("messages", |tally| Measure::Whole(tally.messages())),
+    metric("rounds", |tally| Measure::Whole(tally.rounds)),
+    // Numbers in statistics as they travelled, and as the linear papers count them.
+    metric("scalars_up", |tally| Measure::Whole(tally.up.scalars)),
+    metric("scalars_down", |tally| Measure::Whole(tally.down.scalars)),
+    metric("paper_scalars_up", |tally| Measure::Whole(tally.up.paper_scalars)),
+    metric("paper_scalars_down", |tally| Measure::Whole(tally.down.paper_scalars)),
+    // Bytes of all messages.
+    metric("bytes_up", |tally| Measure::Whole(tally.up.bytes)),
+    metric("bytes_down", |tally| Measure::Whole(tally.down.bytes)),
+    // Messages without statistics, both ways.
+    metric("control_messages", |tally| Measure::Whole(tally.up.control + tally.down.control)),
+    metric("agents_seen", |tally| Measure::Whole(tally.agents_seen)),
+    metric("lost_observations", |tally| Measure::Whole(tally.lost_observations)),
+];

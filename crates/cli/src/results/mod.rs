@@ -1,0 +1,280 @@
+//! A directory of results.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `manifest.json` | what was run, by which build, how far it has come, what became of the checks |
+//! | `experiment.toml` | the experiment with all defaults; it can be run again |
+//! | `cells/` | a file for each finished cell, on the disk before the next one begins |
+//! | `summary.parquet` | a row for each cell: every setting, every metric, the seed |
+//! | `curves.parquet` | the metrics over time, at log-spaced moments |
+//!
+//! Every file is written under another name and renamed, so that none is ever there by half. What decides
+//! on resuming is `cells/`; everything else is made anew from it.
+
+mod csv;
+mod durable;
+mod frame;
+mod manifest;
+mod parquet;
+mod stored;
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+
+use crate::check::Verdict;
+use crate::experiment::{Cell, Experiment};
+use crate::row::{Record, Row};
+use crate::runner::Outcome;
+use crate::shard::Shard;
+use frame::Frame;
+pub(crate) use manifest::Manifest;
+use manifest::{MANIFEST, Progress, Status};
+use stored::{CELLS, Found};
+
+const EXPERIMENT: &str = "experiment.toml";
+const LOCK: &str = ".lock";
+/// Made at the end, from everything else.
+const DERIVED: [&str; 4] = ["summary.parquet", "curves.parquet", "summary.csv", "curves.csv"];
+
+/// A directory that results go to.
+#[derive(Debug)]
+pub(crate) struct Results {
+    directory: PathBuf,
+    manifest: Manifest,
+    /// Held as long as results are written.
+    _lock: File,
+}
+
+/// What was there before.
+#[derive(Debug, Default)]
+pub(crate) struct Earlier {
+    /// What came of each cell, as far as it is known.
+    pub(crate) records: Vec<Option<Record>>,
+    /// Files that cannot be used, a line each.
+    pub(crate) broken: Vec<String>,
+}
+
+impl Results {
+    /// Prepares `directory` for `cells`, so that nothing runs in vain: it must be writable, and what it holds
+    /// must be of the same experiment, part and build, unless `force` is given: then it is removed.
+    pub(crate) fn open(
+        directory: &Path,
+        experiment: &Experiment,
+        shard: Option<Shard>,
+        cells: &[Cell],
+        force: bool,
+    ) -> anyhow::Result<(Self, Earlier)> {
+        let shown = directory.display();
+        fs::create_dir_all(directory).with_context(|| format!("cannot create the directory {shown}"))?;
+        let lock = lock(directory)?;
+        let manifest = Manifest::new(experiment, shard);
+        let earlier = Manifest::read(directory);
+        let is_same = match earlier {
+            _ if force => earlier.is_ok_and(|earlier| {
+                earlier.is_some_and(|earlier| obstacles(&earlier, &manifest).is_empty())
+            }),
+            Err(error) => bail!("{error}\n{}", what_to_do("")),
+            Ok(Some(earlier)) => {
+                let found = obstacles(&earlier, &manifest);
+                if !found.is_empty() {
+                    let list: String = found.iter().map(|line| format!("\n  - {line}")).collect();
+                    bail!("{shown} holds other results:{list}\n{}", what_to_do("replace them"));
+                }
+                true
+            }
+            Ok(None) => {
+                refuse_strangers(directory)?;
+                false
+            }
+        };
+        let mut results = Self { directory: directory.to_owned(), manifest, _lock: lock };
+        if !is_same {
+            results.clear().with_context(|| format!("cannot clear {shown}"))?;
+        }
+        results.manifest.cells = statuses(cells, &vec![None; cells.len()]);
+        durable::replace_text(&directory.join(EXPERIMENT), &toml::to_string(&experiment.resolved)?)?;
+        results.manifest.write(directory)?;
+        fs::create_dir_all(directory.join(CELLS)).with_context(|| format!("cannot write to {shown}"))?;
+        for place in [directory, &directory.join(CELLS)] {
+            durable::sweep(place).with_context(|| format!("cannot clear {shown}"))?;
+        }
+        let earlier = earlier_cells(directory, cells)?;
+        let known: Vec<Option<Outcome>> =
+            earlier.records.iter().map(|record| record.clone().map(Ok)).collect();
+        results.note(cells, &known)?;
+        Ok((results, earlier))
+    }
+
+    /// Keeps what came of a cell. When this returns it is on the disk.
+    pub(crate) fn keep(&self, cell: &Cell, outcome: &Outcome) -> anyhow::Result<()> {
+        stored::write(&self.directory, cell, outcome)
+    }
+
+    /// Notes how far each cell has come.
+    pub(crate) fn note(&mut self, cells: &[Cell], outcomes: &[Option<Outcome>]) -> anyhow::Result<()> {
+        self.manifest.cells = statuses(cells, outcomes);
+        self.manifest.write(&self.directory)
+    }
+
+    /// Writes everything that is made when all cells have run.
+    pub(crate) fn finish(
+        &mut self,
+        experiment: &Experiment,
+        rows: &[Row<'_>],
+        checks: &[Verdict],
+        as_csv: bool,
+    ) -> anyhow::Result<()> {
+        let [summary, curves, summary_csv, curves_csv] = DERIVED.map(|name| self.directory.join(name));
+        for (frame, path, csv) in [
+            (Frame::summary(experiment, rows), summary, summary_csv),
+            (Frame::curves(experiment, rows), curves, curves_csv),
+        ] {
+            parquet::write(&path, &frame)?;
+            if as_csv {
+                csv::write(&csv, &frame)?;
+            }
+        }
+        self.manifest.checks = checks.to_vec();
+        self.manifest.write(&self.directory)
+    }
+
+    /// Removes all results, and nothing else. The manifest goes last: until then they are known as ours.
+    fn clear(&self) -> std::io::Result<()> {
+        let cells = self.directory.join(CELLS);
+        if cells.is_dir() {
+            for file in fs::read_dir(&cells)? {
+                let path = file?.path();
+                if path.extension().is_some_and(|extension| extension == "json") {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        for name in DERIVED.into_iter().chain([EXPERIMENT, MANIFEST]) {
+            match fs::remove_file(self.directory.join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A directory of results that somebody else made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// What it says about itself.
+    pub(crate) manifest: Manifest,
+    /// The experiment.
+    pub(crate) experiment: Experiment,
+    /// Its part of the plan.
+    pub(crate) cells: Vec<Cell>,
+    /// What came of each cell.
+    pub(crate) outcomes: Vec<Option<Outcome>>,
+}
+
+impl Made {
+    /// Reads the results in `directory`.
+    pub(crate) fn read(directory: &Path) -> anyhow::Result<Self> {
+        let shown = directory.display();
+        let manifest = Manifest::read(directory)?
+            .ok_or_else(|| anyhow!("{shown} holds no results: there is no {MANIFEST} in it"))?;
+        let mut experiment = Experiment::read(&directory.join(EXPERIMENT))?;
+        experiment.id.clone_from(&manifest.experiment);
+        experiment.quick = manifest.quick;
+        if experiment.to_json() != manifest.config {
+            bail!("{shown} is corrupt: {EXPERIMENT} and {MANIFEST} are of different experiments");
+        }
+        let mut cells = experiment.cells();
+        cells.retain(|cell| manifest.shard.is_none_or(|shard| shard.holds(cell.index)));
+        let mut outcomes = Vec::with_capacity(cells.len());
+        for cell in &cells {
+            outcomes.push(match stored::read(directory, cell)? {
+                Found::Nothing => None,
+                Found::Outcome(outcome) => Some(outcome),
+                Found::Broken(why) => bail!("{why}: finish the run first, with the command that began it"),
+            });
+        }
+        Ok(Self { manifest, experiment, cells, outcomes })
+    }
+}
+
+/// Makes sure that nobody else writes to `directory`, and that we can.
+fn lock(directory: &Path) -> anyhow::Result<File> {
+    let shown = directory.display();
+    let file = File::create(directory.join(LOCK))
+        .with_context(|| format!("cannot write to the directory {shown}"))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            bail!("another posse is writing to {shown}: wait for it, or choose another directory")
+        }
+        // Some file systems have no locks; then people have to take care themselves.
+        _ => Ok(file),
+    }
+}
+
+/// Refuses a directory with files that no run of posse made.
+fn refuse_strangers(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    for file in fs::read_dir(directory).with_context(|| format!("cannot read {shown}"))? {
+        let name = file.with_context(|| format!("cannot read {shown}"))?.file_name();
+        let name = name.to_string_lossy();
+        if name != LOCK && !durable::is_partial(&name) {
+            bail!(
+                "{shown} holds {name} but no {MANIFEST}: choose a new or empty directory, or give --force to \
+                 write there all the same"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Why results cannot be added to those of `earlier`, a line each.
+fn obstacles(earlier: &Manifest, now: &Manifest) -> Vec<String> {
+    let mut found = earlier.differences(now);
+    if earlier.shard != now.shard {
+        let part = |shard: Option<Shard>| shard.map_or("all cells".into(), |shard| format!("shard {shard}"));
+        found.push(format!("it is of {}, not {}", part(earlier.shard), part(now.shard)));
+    }
+    if !earlier.posse.is_like(&now.posse) {
+        found.push(format!("it was made by {}, not {}, whose numbers may differ", earlier.posse, now.posse));
+    }
+    found
+}
+
+/// The end of a refusal.
+fn what_to_do(purpose: &str) -> String {
+    let purpose = if purpose.is_empty() { "begin anew" } else { purpose };
+    format!("choose another directory, or give --force to {purpose}")
+}
+
+/// What is known of cells from before.
+fn earlier_cells(directory: &Path, cells: &[Cell]) -> anyhow::Result<Earlier> {
+    let mut earlier = Earlier::default();
+    for cell in cells {
+        earlier.records.push(match stored::read(directory, cell)? {
+            Found::Outcome(Ok(record)) => Some(record),
+            // What failed may have failed for want of memory.
+            Found::Nothing | Found::Outcome(Err(_)) => None,
+            Found::Broken(why) => {
+                earlier.broken.push(format!("{why}: {} is run again", cell.id));
+                None
+            }
+        });
+    }
+    Ok(earlier)
+}
+
+/// How far each cell has come.
+fn statuses(cells: &[Cell], outcomes: &[Option<Outcome>]) -> Vec<Status> {
+    let status = |(cell, outcome): (&Cell, &Option<Outcome>)| {
+        let (status, error) = match outcome {
+            Some(Ok(_)) => (Progress::Done, None),
+            Some(Err(error)) => (Progress::Failed, Some(error.clone())),
+            None => (Progress::Pending, None),
+        };
+        Status { id: cell.id.clone(), status, error }
+    };
+    cells.iter().zip(outcomes).map(status).collect()
+}

@@ -1,0 +1,83 @@
+//! Finished cells on disk: `cells/000007.json`, the place of the cell in the plan in the name.
+//!
+//! Two lines: a JSON document, and its checksum. A file that is not exactly that counts as not there.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::durable;
+use crate::experiment::Cell;
+use crate::row::Record;
+use crate::runner::Outcome;
+
+/// The directory of cells.
+pub(super) const CELLS: &str = "cells";
+
+/// What a file says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<Record>,
+}
+
+/// What was found where a finished cell would be.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// What came of the cell.
+    Outcome(Outcome),
+    /// A file that cannot be used, and why.
+    Broken(String),
+}
+
+/// Keeps what came of a cell. When this returns it is on the disk.
+pub(super) fn write(directory: &Path, cell: &Cell, outcome: &Outcome) -> anyhow::Result<()> {
+    let (record, error) = match outcome {
+        Ok(record) => (Some(record.clone()), None),
+        Err(error) => (None, Some(error.clone())),
+    };
+    let text = serde_json::to_string(&Stored { id: cell.id.clone(), error, record })?;
+    durable::replace_text(&path(directory, cell), &format!("{text}\n{:016x}\n", checksum(&text)))
+}
+
+/// Reads what came of a cell.
+pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
+    let path = path(directory, cell);
+    let bytes = match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        read => read.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let broken = |why: &str| Ok(Found::Broken(format!("{} {why}", path.display())));
+    let Ok(text) = String::from_utf8(bytes) else { return broken("is not text") };
+    let lines: Vec<&str> = text.split_terminator('\n').collect();
+    let [document, sum] = lines[..] else { return broken("does not have two lines") };
+    if sum != format!("{:016x}", checksum(document)) {
+        return broken("does not match its checksum");
+    }
+    match serde_json::from_str::<Stored>(document) {
+        Ok(stored) if stored.id != cell.id => broken(&format!("is of the cell {}", stored.id)),
+        Ok(Stored { record: Some(record), error: None, .. }) => Ok(Found::Outcome(Ok(record))),
+        Ok(Stored { record: None, error: Some(error), .. }) => Ok(Found::Outcome(Err(error))),
+        Ok(_) => broken("says neither what came of the cell nor why nothing did"),
+        Err(error) => broken(&format!("cannot be understood: {error}")),
+    }
+}
+
+/// Where a cell is kept.
+fn path(directory: &Path, cell: &Cell) -> PathBuf {
+    directory.join(CELLS).join(format!("{:06}.json", cell.index))
+}
+
+/// FNV-1a: notices accidents, not attacks.
+fn checksum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

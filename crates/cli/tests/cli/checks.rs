@@ -1,0 +1,95 @@
+//! `[[check]]` tables.
+
+use crate::command::{Ran, directory_with, posse};
+
+const BASE: &str = r#"
+horizon = 400
+agents = 8
+repetitions = 2
+[environment]
+dimension = 4
+arms = 5
+[[algorithm]]
+name = "async-lin-ucb"
+threshold = [1.2, 2, 8, inf]
+[[algorithm]]
+name = "lin-ucb"
+"#;
+
+fn run(checks: &str) -> Ran {
+    let directory = directory_with(&format!("{BASE}{checks}"));
+    posse(directory.path(), &["run", "x.toml", "-q"])
+}
+
+#[test]
+fn checks_that_hold_pass_with_their_numbers() {
+    let ran = run(r#"
+[[check]]
+says = "waiting longer means sending less"
+kind = "monotone"
+where = { algorithm = "async-lin-ucb" }
+along = "threshold"
+y = "messages"
+direction = "decreasing"
+[[check]]
+kind = "spearman"
+where = { algorithm = "async-lin-ucb" }
+along = "threshold"
+x = "threshold"
+y = "messages"
+at_most = -0.9
+[[check]]
+kind = "bound-o5"
+where = { algorithm = "async-lin-ucb" }
+[[check]]
+kind = "order"
+metric = "regret"
+below = { threshold = 1.2 }
+above = { algorithm = "lin-ucb" }
+[[check]]
+kind = "order"
+metric = "messages"
+below = { algorithm = "async-lin-ucb" }
+above = { algorithm = "async-lin-ucb" }
+at_equal = "regret"
+factor = 1.01
+[[check]]
+kind = "range"
+where = { threshold = inf }
+metric = "messages"
+high = 0
+"#);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.stdout.matches("PASS").count(), 6, "{}", ran.stdout);
+    assert!(ran.stdout.contains("waiting longer means sending less\n"));
+    assert!(ran.stdout.contains("= -1.000 over 4 groups"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("4 groups, the closest is async-lin-ucb/threshold="), "{}", ran.stdout);
+}
+
+#[test]
+fn what_must_hold_fails_and_what_is_expected_deviates() {
+    let wrong = "[[check]]\nkind = \"range\"\nmetric = \"regret\"\nhigh = 0\n";
+    let ran = run(wrong);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stdout.contains("  FAIL      range, all groups\n") && ran.stdout.contains('←'),
+        "{}",
+        ran.stdout
+    );
+    let ran = run(&format!("{wrong}level = \"expect\"\n"));
+    assert_eq!(ran.code, 0);
+    assert!(ran.stdout.contains("  DEVIATES  range, all groups\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn verdicts_are_kept_in_the_manifest_and_checks_may_change_without_running_again() {
+    let directory = directory_with(BASE);
+    let run = || posse(directory.path(), &["run", "x.toml", "--out", "r"]);
+    assert_eq!(run().code, 0);
+    let check = "[[check]]\nkind = \"range\"\nmetric = \"regret\"\nhigh = 0\n";
+    std::fs::write(directory.path().join("x.toml"), format!("{BASE}{check}")).unwrap();
+    let again = run();
+    assert_eq!((again.code, again.stderr.as_str()), (1, "10 of 10 cells are there already\n"));
+    let manifest = std::fs::read_to_string(directory.path().join("r/manifest.json")).unwrap();
+    assert!(manifest.contains("\"result\": \"FAIL\""));
+}

@@ -1,0 +1,146 @@
+//! Parquet files read back as text, for comparison.
+
+use std::fs::File;
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::command::{directory_with, posse, skip};
+
+/// Columns with their values as text; numbers to the last bit.
+pub(crate) type Columns = Vec<(String, Vec<String>)>;
+
+/// Everything in a Parquet file.
+pub(crate) fn read(path: &Path) -> Columns {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let mut columns: Columns = names.into_iter().map(|name| (name, Vec::new())).collect();
+    for batch in builder.build().unwrap() {
+        let batch: RecordBatch = batch.unwrap();
+        for ((_, values), array) in columns.iter_mut().zip(batch.columns()) {
+            values.extend((0..array.len()).map(|row| value(array, row)));
+        }
+    }
+    columns
+}
+
+/// The same without the clock.
+pub(crate) fn read_timeless(path: &Path) -> Columns {
+    let mut columns = read(path);
+    columns.retain(|(name, _)| name != "seconds");
+    columns
+}
+
+/// The values of a column.
+pub(crate) fn column<'c>(columns: &'c Columns, name: &str) -> &'c [String] {
+    &columns.iter().find(|(own, _)| own == name).unwrap_or_else(|| panic!("no column {name}")).1
+}
+
+fn value(array: &dyn Array, row: usize) -> String {
+    if array.is_null(row) {
+        return String::new();
+    }
+    match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().value(row).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
+        DataType::Float64 => format!("{:?}", array.as_primitive::<Float64Type>().value(row)),
+        DataType::Boolean => array.as_boolean().value(row).to_string(),
+        other => panic!("{other}"),
+    }
+}
+
+const MIXED: &str = r#"
+horizon = 500
+agents = 6
+repetitions = 2
+[environment]
+dimension = 3
+[arrival]
+kind = ["uniform", "zipf"]
+[[algorithm]]
+name = "async-lin-ucb"
+threshold = [2, inf]
+[[algorithm]]
+name = "sync-lin-ucb"
+"#;
+
+#[test]
+fn the_summary_has_every_setting_and_metric_in_columns_of_their_own() {
+    let directory = directory_with(MIXED);
+    let rows = posse(directory.path(), &["run", "x.toml", "--out", "r", "--json", "-q"]).json();
+    let rows = rows["rows"].as_array().unwrap();
+    let summary = read(&directory.path().join("r/summary.parquet"));
+    let names: Vec<&str> = summary.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[..8], ["id", "group", "experiment", "quick", "algorithm", "seed", "agents", "horizon"]);
+    assert_eq!(names.last(), Some(&"seconds"));
+    assert_eq!(column(&summary, "algorithm.upload_threshold")[..3], ["2.0", "2.0", "inf"]);
+    assert_eq!(column(&summary, "algorithm.round_threshold")[0], "");
+    assert_eq!(column(&summary, "environment.drift.period")[0], "");
+    assert_eq!(column(&summary, "environment.kind")[0], "linear");
+    assert!(column(&summary, "arrival.kind").contains(&"zipf".to_owned()));
+    assert_eq!(rows.len(), column(&summary, "id").len());
+    for (index, row) in rows.iter().enumerate() {
+        for key in ["id", "algorithm"] {
+            assert_eq!(column(&summary, key)[index], row[key].as_str().unwrap());
+        }
+        for key in ["seed", "messages", "bytes_up", "control_messages"] {
+            assert_eq!(column(&summary, key)[index], row[key].to_string());
+        }
+        for key in ["regret", "reward", "seconds"] {
+            assert_eq!(column(&summary, key)[index], format!("{:?}", row[key].as_f64().unwrap()));
+        }
+    }
+}
+
+#[test]
+fn curves_end_where_the_summary_is() {
+    let directory = directory_with(MIXED);
+    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]).code, 0);
+    let summary = read(&directory.path().join("r/summary.parquet"));
+    let curves = read(&directory.path().join("r/curves.parquet"));
+    let (ids, steps) = (column(&curves, "id"), column(&curves, "step"));
+    for (index, id) in column(&summary, "id").iter().enumerate() {
+        let own: Vec<usize> = (0..ids.len()).filter(|row| ids[*row] == *id).collect();
+        assert!((30..=61).contains(&own.len()));
+        let last = own[own.len() - 1];
+        assert_eq!((steps[own[0]].as_str(), steps[last].as_str()), ("1", "500"));
+        for metric in ["regret", "reward", "messages", "scalars_down", "bytes_up", "lost_observations"] {
+            assert_eq!(column(&curves, metric)[last], column(&summary, metric)[index]);
+        }
+    }
+}
+
+#[test]
+fn python_reads_the_same_numbers() {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    let has_pyarrow = std::process::Command::new(&python).args(["-c", "import pyarrow"]).output();
+    if !has_pyarrow.is_ok_and(|output| output.status.success()) {
+        skip(&format!("{python} has no pyarrow"));
+        return;
+    }
+    let directory = directory_with(MIXED);
+    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q", "--csv"]).code, 0);
+    let script = "import sys, pyarrow.parquet as pq\n\
+                  for name in ['summary', 'curves']:\n    \
+                      t = pq.read_table(f'r/{name}.parquet')\n    \
+                      for column in t.column_names:\n        \
+                          print(name, column, '|'.join('' if v is None else repr(v) if isinstance(v, float) else \
+                          str(v).lower() if isinstance(v, bool) else str(v) for v in t[column].to_pylist()))\n";
+    let output =
+        std::process::Command::new(&python).args(["-c", script]).current_dir(&directory).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let theirs = String::from_utf8(output.stdout).unwrap();
+    let mut lines = theirs.lines();
+    for name in ["summary", "curves"] {
+        for (column, values) in read(&directory.path().join(format!("r/{name}.parquet"))) {
+            let expected = format!("{name} {column} {}", values.join("|"));
+            let found = lines.next().unwrap();
+            // Both write the shortest digits that mean the number, with exponents in other forms.
+            assert!(found == expected || expected.contains('e'), "{found}\n{expected}");
+        }
+    }
+}

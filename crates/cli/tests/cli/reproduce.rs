@@ -1,0 +1,67 @@
+//! `posse reproduce`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::command::posse;
+use crate::frames::{column, read};
+
+#[test]
+fn every_experiment_is_listed_as_available() {
+    let list = posse(Path::new("."), &["reproduce"]);
+    assert_eq!(list.code, 0);
+    let all = posse(Path::new("."), &["reproduce", "--json"]).json();
+    let all = all.as_array().unwrap();
+    let find = |id: &str| all.iter().find(|figure| figure["id"] == id).unwrap();
+    for id in ["async-fig4a", "async-tab2", "fedglb-fig2a", "fclub-fig2a", "fnucb-fig1a", "fnucb-fig6b"] {
+        assert!(["needs-data", "not-yet", "available"].contains(&find(id)["status"].as_str().unwrap()));
+        assert!(list.stdout.contains(&format!("  {id} ")));
+    }
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    for file in std::fs::read_dir(experiments).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let id = path.file_stem().unwrap().to_str().unwrap();
+            assert_eq!(find(id)["status"], "available", "{id}");
+        }
+    }
+    assert!(list.stdout.lines().all(|line| line.chars().count() <= 100));
+}
+
+#[test]
+fn an_unknown_figure_is_corrected_and_one_without_experiment_explained() {
+    let ran = posse(Path::new("."), &["reproduce", "async-fig2"]);
+    assert_eq!(ran.code, 2);
+    assert_eq!(ran.stderr, "error: unknown figure \"async-fig2\": did you mean `async-fig2a`?\n");
+    let ran = posse(Path::new("."), &["reproduce", "async-fig4b"]);
+    assert_eq!(ran.code, 2);
+    assert_eq!(
+        ran.stderr,
+        "error: async-fig4b cannot be run: needs data. `posse reproduce` lists what can\n"
+    );
+}
+
+#[test]
+fn a_quick_look_is_labelled_everywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = posse(directory.path(), &["reproduce", "async-fig3", "--quick", "--out", "r", "-q"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.starts_with("QUICK: ")
+            && ran.stdout.contains("\nchecks\n")
+            && !ran.stdout.contains("FAIL")
+    );
+    let manifest: Value =
+        serde_json::from_str(&std::fs::read_to_string(directory.path().join("r/manifest.json")).unwrap())
+            .unwrap();
+    assert_eq!((&manifest["quick"], &manifest["experiment"]), (&true.into(), &"async-fig3".into()));
+    assert!(!manifest["checks"].as_array().unwrap().is_empty());
+    for name in ["summary", "curves"] {
+        let columns = read(&directory.path().join(format!("r/{name}.parquet")));
+        assert!(column(&columns, "quick").iter().all(|quick| quick == "true"));
+    }
+    let refused = posse(directory.path(), &["reproduce", "async-fig3", "--out", "r", "-q"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("the run is QUICK, not full"), "{}", refused.stderr);
+}
