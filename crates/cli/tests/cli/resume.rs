@@ -1,9 +1,9 @@
 //! Interrupting, killing and dividing runs changes nothing in their results.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStderr, Stdio};
 
 use serde_json::Value;
 
@@ -35,19 +35,30 @@ fn content(results: &Path) -> (Columns, Columns) {
 }
 
 /// The results of a run that nothing happened to.
-fn undisturbed() -> (tempfile::TempDir, (Columns, Columns), Duration) {
+fn undisturbed() -> (tempfile::TempDir, (Columns, Columns)) {
     let directory = directory_with(SWEEP);
-    let start = Instant::now();
     let ran = posse(directory.path(), &["run", "x.toml", "--out", "whole", "-q", "--jobs", "1"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let whole = content(&directory.path().join("whole"));
-    (directory, whole, start.elapsed())
+    (directory, whole)
 }
 
 fn start(directory: &Path, more: &[&str]) -> Child {
     let mut run = command(directory);
     run.args(["run", "x.toml", "--out", "results"]).args(more);
     run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until a run has said that so many cells are finished.
+fn watch(child: &mut Child, cells: usize) -> BufReader<ChildStderr> {
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    let mut finished = 0;
+    while finished < cells && stderr.read_line(&mut line).unwrap() > 0 {
+        finished += usize::from(line.starts_with("cell "));
+        line.clear();
+    }
+    stderr
 }
 
 fn manifest(results: &Path) -> Value {
@@ -61,16 +72,15 @@ fn count(results: &Path) -> usize {
 
 #[test]
 fn a_run_killed_ten_times_ends_with_the_same_results() {
-    let (directory, whole, needed) = undisturbed();
+    let (directory, whole) = undisturbed();
     let results = directory.path().join("results");
-    // A simple generator with a fixed seed. On the way to the end, ten times an eighth of it at most.
+    // A simple generator with a fixed seed: ten times up to three of the 32 cells, then the end.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut kept = 0;
     for _ in 0..10 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let moment = needed.mul_f64((state >> 11) as f64 / (1u64 << 53) as f64 / 8.0);
-        let mut child = start(directory.path(), &["-q", "--jobs", "1"]);
-        std::thread::sleep(moment);
+        let mut child = start(directory.path(), &["--jobs", "1"]);
+        watch(&mut child, (state >> 62) as usize);
         child.kill().unwrap();
         child.wait().unwrap();
         let now = count(&results);
@@ -91,26 +101,24 @@ fn a_run_killed_ten_times_ends_with_the_same_results() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_keeps_what_is_finished_and_says_how_to_go_on() {
-    let (directory, whole, _) = undisturbed();
+    let (directory, whole) = undisturbed();
     let results = directory.path().join("results");
-    let child = start(directory.path(), &["-q"]);
-    let begin = Instant::now();
-    while count(&results) < 2 && begin.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let mut child = start(directory.path(), &[]);
+    let mut stderr = watch(&mut child, 2);
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    let status = child.wait().unwrap();
     // On a machine that is fast enough everything has run before the signal arrives.
-    if output.status.code() == Some(130) {
-        assert!(said.starts_with("interrupted: ") && said.contains("the same command goes on"), "{said}");
+    if status.code() == Some(130) {
+        assert!(said.contains("interrupted: ") && said.contains("the same command goes on"), "{said}");
         let cells = manifest(&results)["cells"].as_array().unwrap().clone();
         let done = cells.iter().filter(|cell| cell["status"] == "done").count();
         assert_eq!(done, count(&results));
         assert!(done < cells.len() && !results.join("summary.parquet").exists());
     } else {
-        assert_eq!((output.status.code(), count(&results)), (Some(0), 32), "{said}");
+        assert_eq!((status.code(), count(&results)), (Some(0), 32), "{said}");
     }
     assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "results", "-q"]).code, 0);
     assert!(content(&results) == whole);
@@ -118,7 +126,7 @@ fn ctrl_c_keeps_what_is_finished_and_says_how_to_go_on() {
 
 #[test]
 fn jobs_and_shards_change_nothing() {
-    let (directory, whole, _) = undisturbed();
+    let (directory, whole) = undisturbed();
     let run = |more: &[&str]| {
         let ran = posse(directory.path(), &[&["run", "x.toml", "-q"], more].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
