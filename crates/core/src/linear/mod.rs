@@ -9,6 +9,7 @@ pub(crate) mod lin_phe;
 pub(crate) mod lin_ts;
 pub(crate) mod lin_ucb;
 pub(crate) mod roster;
+pub(crate) mod rounds;
 pub(crate) mod rule;
 pub(crate) mod silent;
 pub(crate) mod sync_lin_ucb;
