@@ -1,9 +1,7 @@
 //! The same machines over links with a mind of their own: sessions, virtual time, crashes and restarts.
 
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, LogEvent, Step, UpFrame};
-use posse_core::{
-    Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Seed, Shape, Stream, Tick, UserId,
-};
+use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, UserId};
 
 use super::population::Population;
 use super::queue::Queue;
@@ -297,8 +295,9 @@ impl Linked {
     fn follow(&mut self, step: Step, now: Tick) {
         self.log.extend(step.log);
         for (agent, frame) in step.frames {
-            if let Some(Downlink::Collect { .. }) = frame.message {
-                self.count_round(&frame);
+            if let Some(Downlink::Collect { round }) = frame.message {
+                // Sent to everybody, perhaps more than once: a round counts when its number is new.
+                self.tally.rounds = self.tally.rounds.max(round.0);
             }
             self.tally.down.add(frame.cost());
             for at in self.down.arrivals(agent, now) {
@@ -308,13 +307,6 @@ impl Linked {
         if let Some(deadline) = self.hub.deadline().filter(|at| self.hub_timer.is_none_or(|set| *at < set)) {
             self.hub_timer = Some(deadline);
             self.queue.push(deadline.max(now), Due::HubTimer);
-        }
-    }
-
-    /// A round is counted when its number is first heard.
-    fn count_round(&mut self, frame: &DownFrame) {
-        if let Some(Downlink::Collect { round }) = frame.message {
-            self.tally.rounds = self.tally.rounds.max(round.0);
         }
     }
 
@@ -338,7 +330,7 @@ impl Linked {
         if self.faults.is_empty() {
             return Ok(());
         }
-        let mut stream: Stream = Seed(self.config.seed.0).stream("faults", 0, step);
+        let mut stream = self.config.seed.stream("faults", 0, step);
         if stream.uniform() < self.faults.agent_crash {
             let agent = AgentId(stream.below(self.config.agents));
             let durable = stream.uniform() >= self.faults.volatile;
