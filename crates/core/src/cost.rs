@@ -65,9 +65,10 @@ impl Uplink {
                 Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
             }
             Self::RoundRequest => Cost::control(bytes),
-            Self::Gradient(gradient) => {
-                Cost::numbers(gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len), bytes)
-            }
+            Self::Gradient(gradient) => Cost::numbers(
+                gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len),
+                bytes,
+            ),
         }
     }
 }

@@ -25,8 +25,7 @@ pub struct GlmConfig {
     /// X̄ > 0: a bound on the norm of an arm's features. The slopes that widths and solvers rely on are
     /// those for |z| ≤ S·X̄. Default 1.
     pub feature_bound: f64,
-    /// Multiplies the theoretical width, which is several times too wide in practice. Default 0.15, and 1
-    /// for algorithms whose theory is tighter.
+    /// Multiplies the theoretical width, which is several times too wide in practice. Default 0.15.
     pub width_scale: f64,
     /// Replaces the theoretical width by a constant, as is common on real data (0.3).
     pub fixed_width: Option<f64>,
@@ -48,11 +47,6 @@ impl Default for GlmConfig {
 }
 
 impl GlmConfig {
-    /// The defaults of an algorithm whose theoretical width is used as it is.
-    pub(crate) fn unscaled() -> Self {
-        Self { width_scale: 1.0, ..Self::default() }
-    }
-
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let positive = |v: f64| v > 0.0 && v.is_finite();
         let not_negative = |v: f64| v >= 0.0 && v.is_finite();

@@ -178,7 +178,9 @@ mod tests {
     #[test]
     fn rewards_a_link_cannot_have_are_refused() {
         let refused = |link: Link, reward: f64| link.check_reward(reward).is_err();
-        assert!(refused(Link::Logistic, -0.1) && refused(Link::Logistic, 1.5) && !refused(Link::Logistic, 0.5));
+        assert!(
+            refused(Link::Logistic, -0.1) && refused(Link::Logistic, 1.5) && !refused(Link::Logistic, 0.5)
+        );
         assert!(refused(Link::Probit, 2.0) && !refused(Link::Probit, 1.0));
         assert!(refused(Link::Poisson, -1.0) && !refused(Link::Poisson, 1e6));
         assert!(!refused(Link::Identity, -1e6));

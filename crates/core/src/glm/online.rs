@@ -41,7 +41,13 @@ impl Online {
         self.squares += dot(last, &news).max(0.0);
         let moment: Vec<f64> = before.moment().iter().zip(&news).map(|(b, news)| b + news).collect();
         collected.set_moment(&moment);
+        let before = self.curvature.clone();
         self.curvature.add_observation(&gradient, 0.0);
+        if Ridge::new(last.len(), constants.lambda).refresh([&self.curvature].into_iter()).is_err() {
+            // Gradients too large to be squared: this round brings observations, and no step.
+            self.curvature = before;
+            return last.to_vec();
+        }
         newton_step(constants, self.step, [&self.curvature].into_iter(), &gradient, last, &mut self.potential)
     }
 

@@ -157,9 +157,8 @@ impl Rounds {
             return Err(ProtocolError::Dimension { expected, got });
         }
         let open_round = self.round;
-        let waits = |open: &&mut Open| {
-            round == open_round && open.solving.is_none() && open.waiting.contains(&from)
-        };
+        let waits =
+            |open: &&mut Open| round == open_round && open.solving.is_none() && open.waiting.contains(&from);
         let Some(open) = self.open.as_mut().filter(waits) else { return self.late(round) };
         if !part.is_nothing() {
             let part = part.unwrap();
@@ -204,12 +203,18 @@ impl Rounds {
         if open.solving.is_some() {
             return self.solve(open);
         }
-        if let Update::Online(online) = &mut self.update {
-            let mut collected = open.sum.clone();
+        if let Update::Online(online) = &self.update {
+            let (mut online, mut collected) = (online.clone(), open.sum.clone());
             let estimate = online.step(&self.constants, &self.evidence, &mut collected, &self.estimate);
+            if self.model.clone().refresh([&collected].into_iter()).is_err() {
+                self.open = Some(open);
+                return self.abort();
+            }
+            self.update = Update::Online(online);
             return self.commit(&open, collected, estimate);
         }
-        let missing = |(agent, contained): (&AgentId, &u64)| *contained > 0 && !open.parts.contains_key(agent);
+        let missing =
+            |(agent, contained): (&AgentId, &u64)| *contained > 0 && !open.parts.contains_key(agent);
         if !open.whole && self.agents.iter().any(missing) {
             return self.start(open.parts.keys().copied().collect(), true);
         }
@@ -240,7 +245,8 @@ impl Rounds {
             point: Arc::new(solving.minimiser.point().to_vec()),
             curvature,
         };
-        let contained = |agent: &AgentId| if open.whole { 0 } else { self.agents.get(agent).copied().unwrap_or(0) };
+        let contained =
+            |agent: &AgentId| if open.whole { 0 } else { self.agents.get(agent).copied().unwrap_or(0) };
         let has_data = |(agent, count): &(&AgentId, &u64)| **count + contained(agent) > 0;
         open.waiting = open.parts.iter().filter(has_data).map(|(agent, _)| *agent).collect();
         open.opened = self.now;
@@ -261,7 +267,10 @@ impl Rounds {
         };
         let Solution { estimate, gap, .. } = found;
         let evidence = open.sum.with_predictions_of(&estimate);
-        if !gap.is_finite() || !evidence.is_finite() || self.model.clone().refresh([&evidence].into_iter()).is_err() {
+        if !gap.is_finite()
+            || !evidence.is_finite()
+            || self.model.clone().refresh([&evidence].into_iter()).is_err()
+        {
             // Nothing usable came out: the last model stays, and nothing is lost.
             self.open = Some(open);
             return self.abort();
@@ -313,7 +322,10 @@ impl Rounds {
         self.orphaned |= minimises && contained > 0;
         let Some(open) = &mut self.open else { return Vec::new() };
         let part = open.parts.get(&agent).copied().unwrap_or(0);
-        if minimises && (part > 0 || contained > 0) && (open.waiting.contains(&agent) || open.parts.contains_key(&agent)) {
+        if minimises
+            && (part > 0 || contained > 0)
+            && (open.waiting.contains(&agent) || open.parts.contains_key(&agent))
+        {
             let mut left: BTreeSet<AgentId> = open.parts.keys().chain(&open.waiting).copied().collect();
             left.remove(&agent);
             return self.start(left, self.orphaned);

@@ -36,7 +36,7 @@ pub struct UcbGlm {
 
 impl Default for UcbGlm {
     fn default() -> Self {
-        Self { model: GlmConfig::unscaled(), refit_growth: 0.01 }
+        Self { model: GlmConfig::default(), refit_growth: 0.01 }
     }
 }
 
@@ -204,7 +204,8 @@ impl Agent for UcbGlmAgent {
         let evidence = wire::evidence_from_wire(view.buffer.unwrap_or_default())?;
         let history = History::restored(d, &state.features, &state.rewards);
         let finite = state.iterate.iter().all(|v| v.is_finite());
-        let (Some(history), true) = (history, evidence.dimension() == d && state.iterate.len() == d && finite)
+        let (Some(history), true) =
+            (history, evidence.dimension() == d && state.iterate.len() == d && finite)
         else {
             return Err(DecodeError::invalid("history", "it does not fit this federation"));
         };

@@ -88,7 +88,8 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
         },
         v1::uplink::Kind::Gradient(gradient) => {
             let curvature = gradient.curvature.map(|matrix| matrix.entries);
-            let fits = curvature.as_ref().is_none_or(|matrix| matrix.len() == packed(gradient.gradient.len()));
+            let fits =
+                curvature.as_ref().is_none_or(|matrix| matrix.len() == packed(gradient.gradient.len()));
             if !fits {
                 return Err(DecodeError::invalid("gradient", "the matrix does not fit the vector"));
             }
@@ -114,7 +115,9 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
         Downlink::Receipt { number, version } => {
             v1::downlink::Kind::Receipt(v1::Receipt { number: *number, version: version.map(|v| v.0) })
         }
-        Downlink::Collect { round, whole } => v1::downlink::Kind::Collect(v1::Collect { round: round.0, whole: *whole }),
+        Downlink::Collect { round, whole } => {
+            v1::downlink::Kind::Collect(v1::Collect { round: round.0, whole: *whole })
+        }
         Downlink::Commit { round, included, version, evidence } => v1::downlink::Kind::Commit(v1::Commit {
             round: round.0,
             included: *included,

@@ -91,7 +91,8 @@ impl Rounds {
                 let curvature = state.curvature.clone().map(|matrix| matrix.entries);
                 let matrix = curvature.as_ref().is_none_or(|matrix| matrix.len() == packed(dimension));
                 let mut model = self.model.clone();
-                if state.gradient.len() != dimension || !matrix || model.refresh([&sum].into_iter()).is_err() {
+                if state.gradient.len() != dimension || !matrix || model.refresh([&sum].into_iter()).is_err()
+                {
                     return Err(DecodeError::invalid("round", "it does not fit this federation"));
                 }
                 let minimiser = Minimiser::restored(minimiser.clone(), dimension)?;

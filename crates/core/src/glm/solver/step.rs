@@ -80,13 +80,7 @@ impl Minimiser {
     }
 
     /// Newton's step, projected in the norm of the curvature; half of the last one where that was too far.
-    pub(super) fn jump(
-        &mut self,
-        problem: &Problem<'_>,
-        total: &[f64],
-        curvature: Option<&[f64]>,
-        gap: f64,
-    ) {
+    pub(super) fn jump(&mut self, problem: &Problem<'_>, total: &[f64], curvature: Option<&[f64]>, gap: f64) {
         if gap > self.last_gap && self.halvings < MOST_HALVINGS {
             self.halvings += 1;
             self.point = self.point.iter().zip(&self.previous).map(|(at, was)| 0.5 * (at + was)).collect();
