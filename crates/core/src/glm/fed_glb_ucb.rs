@@ -408,3 +408,7 @@ impl Agent for FedGlbAgent {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "fed_glb_ucb_tests.rs"]
+mod tests;
