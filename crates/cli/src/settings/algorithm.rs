@@ -57,7 +57,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting(
         "solver",
         Kind::OneOf(&["auto", "restart", "nesterov", "newton", "preconditioned"]),
-        "finds the global update",
+        "how θ is found",
         "",
     ),
     setting(
