@@ -52,7 +52,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("round_deadline", Kind::Whole, "how long a round waits for all agents, in microseconds", ""),
     setting("quorum", Kind::Number, "share of agents that must answer in time", "0 to 1"),
     setting("round_every", Kind::Whole, "observations of all agents between two rounds (NT/B)", "1 or more"),
-    setting("link", Kind::OneOf(LINKS), "μ: from xᵀθ to the expected reward", ""),
+    setting("link", Kind::OneOf(LINKS), "μ: mean reward of xᵀθ", ""),
     setting("feature_bound", Kind::Number, "X̄: bound on the norm of an arm's features", "above 0"),
     setting(
         "solver",
@@ -63,7 +63,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting(
         "precision",
         Kind::OneOf(&["inverse-square", "inverse"]),
-        "ε: 1/n² or 1/n above the least mean loss",
+        "ε: 1/n² or 1/n above the least loss",
         "",
     ),
     setting("most_evaluations", Kind::Whole, "most gradients asked for in a round", "1 or more"),
