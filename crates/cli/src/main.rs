@@ -18,6 +18,7 @@ mod row;
 mod runner;
 mod settings;
 mod shard;
+mod share;
 mod statistics;
 mod suggest;
 mod table;

@@ -26,7 +26,7 @@ pub(super) struct Options {
     /// Replace other results in the directory
     #[arg(long, requires = "out")]
     force: bool,
-    /// Also write summary.csv and curves.csv
+    /// Also write every table as CSV
     #[arg(long, requires = "out")]
     csv: bool,
     /// Run only part I of N, for several machines; `posse merge` joins the parts
@@ -81,7 +81,8 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
         Some(results) => results.keep(cell, outcome),
         None => Ok(()),
     };
-    let ran = runner::run(&left, options.jobs.unwrap_or(0).into(), &progress, stop, &keep)?;
+    let ran =
+        runner::run(&left, experiment.curves, options.jobs.unwrap_or(0).into(), &progress, stop, &keep)?;
     for (place, outcome) in pending.into_iter().zip(ran) {
         outcomes[place] = outcome;
     }

@@ -15,7 +15,7 @@ use crate::shard::Shard;
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The version of the layout of a directory.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Everything about a directory of results but the numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -6,7 +6,9 @@
 //! | `experiment.toml` | the experiment with all defaults; it can be run again |
 //! | `cells/` | a file for each finished cell, on the disk before the next one begins |
 //! | `summary.parquet` | a row for each cell: every setting, every metric, the seed |
-//! | `curves.parquet` | the metrics over time, at log-spaced moments |
+//! | `curves.parquet` | the metrics over time, at log-spaced moments, for groups of agents too if asked |
+//! | `agents.parquet` | how regret, messages and more are spread over agents, a row for each cell and metric |
+//! | `messages.parquet` | what was sent of each kind of message, in each direction |
 //!
 //! Every file is written under another name and renamed, so that none is ever there by half. What decides
 //! on resuming is `cells/`; everything else is made anew from it.
@@ -35,8 +37,10 @@ use stored::{CELLS, Found};
 
 const EXPERIMENT: &str = "experiment.toml";
 const LOCK: &str = ".lock";
+/// Where `posse report` writes unless told otherwise.
+pub(crate) const REPORT: &str = "report.html";
 /// Made at the end, from everything else.
-const DERIVED: [&str; 4] = ["summary.parquet", "curves.parquet", "summary.csv", "curves.csv"];
+const TABLES: [&str; 4] = ["summary", "curves", "agents", "messages"];
 
 /// A directory that results go to.
 #[derive(Debug)]
@@ -126,14 +130,10 @@ impl Results {
         checks: &[Verdict],
         as_csv: bool,
     ) -> anyhow::Result<()> {
-        let [summary, curves, summary_csv, curves_csv] = DERIVED.map(|name| self.directory.join(name));
-        for (frame, path, csv) in [
-            (Frame::summary(experiment, rows), summary, summary_csv),
-            (Frame::curves(experiment, rows), curves, curves_csv),
-        ] {
-            parquet::write(&path, &frame)?;
+        for (name, frame) in frames(experiment, rows) {
+            parquet::write(&self.directory.join(format!("{name}.parquet")), &frame)?;
             if as_csv {
-                csv::write(&csv, &frame)?;
+                csv::write(&self.directory.join(format!("{name}.csv")), &frame)?;
             }
         }
         self.manifest.checks = checks.to_vec();
@@ -151,7 +151,9 @@ impl Results {
                 }
             }
         }
-        for name in DERIVED.into_iter().chain([EXPERIMENT, MANIFEST]) {
+        let tables = TABLES.iter().flat_map(|name| [format!("{name}.parquet"), format!("{name}.csv")]);
+        let rest = [REPORT, EXPERIMENT, MANIFEST].map(String::from);
+        for name in tables.chain(rest) {
             match fs::remove_file(self.directory.join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -159,6 +161,17 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// Every table of results, by the name of its file.
+fn frames(experiment: &Experiment, rows: &[Row<'_>]) -> [(&'static str, Frame); 4] {
+    let [summary, curves, agents, messages] = TABLES;
+    [
+        (summary, Frame::summary(experiment, rows)),
+        (curves, Frame::curves(experiment, rows)),
+        (agents, Frame::agents(experiment, rows)),
+        (messages, Frame::messages(experiment, rows)),
+    ]
 }
 
 /// A directory of results that somebody else made.
