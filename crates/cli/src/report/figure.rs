@@ -172,7 +172,8 @@ impl Xy {
                 };
                 (name, vec![Some((point.x, point.x_error)), Some((point.y, point.y_error))])
             };
-            let rows = dots.iter().flat_map(|series| series.points.iter().map(move |point| row(series, point)));
+            let rows =
+                dots.iter().flat_map(|series| series.points.iter().map(move |point| row(series, point)));
             return Numbers { header, rows: rows.collect() };
         }
         let Some(longest) = self.series.iter().max_by_key(|series| series.points.len()) else {
@@ -180,8 +181,7 @@ impl Xy {
         };
         let every = longest.points.len().div_ceil(MOMENTS).max(1);
         // Counted from the end, so that the end is there.
-        let mut steps: Vec<f64> =
-            longest.points.iter().rev().step_by(every).map(|point| point.x).collect();
+        let mut steps: Vec<f64> = longest.points.iter().rev().step_by(every).map(|point| point.x).collect();
         steps.reverse();
         let header = std::iter::once(format!("{} after …", self.y.label))
             .chain(steps.iter().map(|step| crate::table::compact(*step)))

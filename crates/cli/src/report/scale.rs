@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn axes_survive_whatever_they_are_given() {
-        let awkward = [vec![], vec![0.0], vec![-5.0, -1.0], vec![f64::NAN], vec![1e300, 1e-300], vec![7.0, 7.0]];
+        let awkward =
+            [vec![], vec![0.0], vec![-5.0, -1.0], vec![f64::NAN], vec![1e300, 1e-300], vec![7.0, 7.0]];
         for values in awkward {
             for log in [false, true] {
                 let scale = Scale::fitting(values.iter().copied(), (10.0, 90.0), log);

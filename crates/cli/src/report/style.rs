@@ -51,12 +51,12 @@ impl Style {
 
 /// The style sheet of a figure that stands alone: dark on white.
 pub(super) fn sheet() -> String {
-    let colours: String = COLOURS
-        .iter()
-        .enumerate()
-        .map(|(place, (light, _))| format!(".c{place}{{color:{light}}}"))
-        .collect();
-    format!("text{{font-family:'Open Sans',Helvetica,Arial,sans-serif;fill:#222}}{colours}{}", shapes("#222", "#d8d8d8", "#fff"))
+    let colours: String =
+        COLOURS.iter().enumerate().map(|(place, (light, _))| format!(".c{place}{{color:{light}}}")).collect();
+    format!(
+        "text{{font-family:'Open Sans',Helvetica,Arial,sans-serif;fill:#222}}{colours}{}",
+        shapes("#222", "#d8d8d8", "#fff")
+    )
 }
 
 /// What both style sheets say of shapes; colours of ink, grid and paper are given.

@@ -89,6 +89,14 @@ pub(crate) struct Host {
     features: Vec<String>,
 }
 
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { os, arch, processors, features } = self;
+        write!(f, "{os}, {arch}, {processors} processors")?;
+        if features.is_empty() { Ok(()) } else { write!(f, ", {}", features.join(" ")) }
+    }
+}
+
 impl Host {
     /// This one.
     fn this() -> Self {

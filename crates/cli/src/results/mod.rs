@@ -14,7 +14,7 @@
 //! on resuming is `cells/`; everything else is made anew from it.
 
 mod csv;
-mod durable;
+pub(crate) mod durable;
 mod frame;
 mod manifest;
 mod parquet;
@@ -188,8 +188,16 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Reads the results in `directory`.
+    /// Reads the results in `directory`; an error if a file of a cell cannot be used.
     pub(crate) fn read(directory: &Path) -> anyhow::Result<Self> {
+        match Self::read_what_is_there(directory)? {
+            (made, broken) if broken.is_empty() => Ok(made),
+            (_, broken) => bail!("{}: finish the run first, with the command that began it", broken[0]),
+        }
+    }
+
+    /// Reads the results in `directory`, and says which files of cells cannot be used: they count as not run.
+    pub(crate) fn read_what_is_there(directory: &Path) -> anyhow::Result<(Self, Vec<String>)> {
         let shown = directory.display();
         let manifest = Manifest::read(directory)?
             .ok_or_else(|| anyhow!("{shown} holds no results: there is no {MANIFEST} in it"))?;
@@ -201,15 +209,38 @@ impl Made {
         }
         let mut cells = experiment.cells();
         cells.retain(|cell| manifest.shard.is_none_or(|shard| shard.holds(cell.index)));
-        let mut outcomes = Vec::with_capacity(cells.len());
+        let (mut outcomes, mut broken) = (Vec::with_capacity(cells.len()), Vec::new());
         for cell in &cells {
             outcomes.push(match stored::read(directory, cell)? {
                 Found::Nothing => None,
                 Found::Outcome(outcome) => Some(outcome),
-                Found::Broken(why) => bail!("{why}: finish the run first, with the command that began it"),
+                Found::Broken(why) => {
+                    broken.push(why);
+                    None
+                }
             });
         }
-        Ok(Self { manifest, experiment, cells, outcomes })
+        Ok((Self { manifest, experiment, cells, outcomes }, broken))
+    }
+
+    /// Makes sure that the tables in `directory` say what `rows` say, if they were written.
+    pub(crate) fn refuse_other_tables(&self, directory: &Path, rows: &[Row<'_>]) -> anyhow::Result<()> {
+        if self.outcomes.iter().any(Option::is_none) {
+            // They are written when all cells have run; what is there is of before.
+            return Ok(());
+        }
+        for (name, frame) in frames(&self.experiment, rows) {
+            let path = directory.join(format!("{name}.parquet"));
+            let fix = "the command that made these results writes it anew";
+            match parquet::read(&path) {
+                Ok(Some(found)) if found != frame => {
+                    bail!("{} does not say what the cells say: {fix}", path.display())
+                }
+                Ok(_) => {}
+                Err(error) => bail!("{} is corrupt: {error:#}: {fix}", path.display()),
+            }
+        }
+        Ok(())
     }
 }
 
