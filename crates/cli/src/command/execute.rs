@@ -143,6 +143,9 @@ fn conclude(
         show(experiment, &rows, &verdicts)
     };
     print(&text)?;
+    if !options.quiet {
+        say_how_to_report(options);
+    }
     Ok(ending(&failures, &verdicts))
 }
 
@@ -179,6 +182,15 @@ pub(super) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdic
 pub(super) fn ending(failures: &[(&str, &str)], verdicts: &[Verdict]) -> Ending {
     let failed = !failures.is_empty() || verdicts.iter().any(Verdict::is_failure);
     if failed { Ending::Failed } else { Ending::Done }
+}
+
+/// What to do next.
+fn say_how_to_report(options: &Options) {
+    let mut stderr = std::io::stderr();
+    let _ = match &options.out {
+        Some(directory) => writeln!(stderr, "plots and tables: posse report {}", directory.display()),
+        None => writeln!(stderr, "with --out DIR the results are kept, and `posse report DIR` plots them"),
+    };
 }
 
 /// What to do after an interruption.

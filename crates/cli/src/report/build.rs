@@ -1,5 +1,7 @@
 //! The figures of a report: which there are, and what is in them.
 
+use posse_core::Placement;
+
 use super::family::{Family, families};
 use super::figure::{Axis, BarRow, Bars, BoxRow, Boxes, Figure, Form, Plot, Point, Series, View, WAYS, Xy};
 use super::material::{Line, Material, sum};
@@ -46,7 +48,8 @@ fn over_time(material: &Material<'_>, families: &[Family]) -> Figure {
             })
             .collect();
         let log = spans(series.iter().filter_map(|series| series.points.last()).map(|point| point.y), 20.0);
-        let x = Axis { label: "interactions, all agents together".into(), log: false };
+        // Where lines lie decades apart, so do the beginnings.
+        let x = Axis { label: "interactions, all agents together".into(), log };
         View { name, plot: Plot::Xy(Xy { x, y: Axis { label: label.into(), log }, series }) }
     };
     Figure {
@@ -121,14 +124,20 @@ fn trade_off(material: &Material<'_>, families: &[Family]) -> Option<Figure> {
                 Point { x_error: x.error, label: value.clone(), ..point(x.mean, &y) }
             });
             let (silent, dots): (Vec<Point>, Vec<Point>) = dots.partition(|dot| dot.x == 0.0);
-            let style = Style { dash: 0, ..Style::of(place) };
+            // The same colour as in the figure above.
+            let first = style_of(family.members[0].0, material.lines.len(), families);
+            let style = Style { dash: 0, marker: Style::of(place).marker, ..first };
             let entry = |name, form, points| Series { name, style, form, shown: true, points };
+            let central = |(line, _): &(usize, Option<String>)| {
+                material.lines[*line].group.config.algorithm.placement() == Placement::Central
+            };
+            let why = if family.members.iter().all(central) { "not counted" } else { "nothing sent" };
             if !dots.is_empty() {
                 series.push(entry(family.name.clone(), Form::Dots, dots));
             }
             for mut dot in silent {
                 let value = dot.label.take().map_or_else(String::new, |value| format!(", {value}"));
-                let name = format!("{}{value} (nothing sent)", family.name);
+                let name = format!("{}{value} ({why})", family.name);
                 series.push(Series {
                     style: Style { dash: 1, ..style },
                     ..entry(name, Form::Level, vec![dot])

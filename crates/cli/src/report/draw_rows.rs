@@ -6,7 +6,7 @@ use super::style::COLOURS;
 use super::svg::{Anchor, Picture, text_width};
 use crate::table::compact;
 
-const WIDTH: f64 = 560.0;
+const WIDTH: f64 = 420.0;
 const LEFT: f64 = 16.0;
 const RIGHT: f64 = 20.0;
 const ROW: f64 = 42.0;
@@ -18,7 +18,7 @@ pub(super) fn boxes(boxes: &Boxes, label: &str) -> Picture {
     let all = boxes.rows.iter().flat_map(|row| row.quantiles.iter().copied());
     let scale = Scale::fitting(all, (LEFT, WIDTH - RIGHT), boxes.axis.log);
     let bottom = height - 48.0;
-    axis(&mut picture, &scale, bottom, &boxes.axis.label);
+    axis(&mut picture, &scale, (8.0, bottom), &boxes.axis.label);
     for (index, row) in boxes.rows.iter().enumerate() {
         let top = 10.0 + ROW * index as f64;
         picture.text((LEFT, top + 11.0), 12.5, Anchor::Start, &row.name);
@@ -67,7 +67,7 @@ pub(super) fn bars(bars: &Bars, label: &str) -> Picture {
     let totals = bars.rows.iter().flat_map(|row| row.ways.iter().map(sum));
     // Room for the words at the left and the totals at the right.
     let scale = Scale::fitting(totals, (LEFT + 40.0, WIDTH - RIGHT - 48.0), false);
-    axis(&mut picture, &scale, height - 48.0, &bars.axis.label);
+    axis(&mut picture, &scale, (head, height - 48.0), &bars.axis.label);
     for (index, row) in bars.rows.iter().enumerate() {
         let top = head + 6.0 + (ROW + 14.0) * index as f64;
         picture.text((LEFT, top + 11.0), 12.5, Anchor::Start, &row.name);
@@ -88,10 +88,10 @@ pub(super) fn bars(bars: &Bars, label: &str) -> Picture {
     picture
 }
 
-fn axis(picture: &mut Picture, scale: &Scale, bottom: f64, label: &str) {
+fn axis(picture: &mut Picture, scale: &Scale, (top, bottom): (f64, f64), label: &str) {
     for tick in scale.ticks() {
         let Some(place) = scale.place(tick) else { continue };
-        picture.line("grid", (place, 8.0), (place, bottom));
+        picture.line("grid", (place, top), (place, bottom));
         picture.text((place, bottom + 17.0), 12.0, Anchor::Middle, &tick_label(tick));
     }
     picture.line("axis", (scale.range.0, bottom), (scale.range.1, bottom));

@@ -10,7 +10,10 @@ const HEIGHT: f64 = 420.0;
 /// Of the axes from the edges: left, right, top, bottom.
 const MARGINS: (f64, f64, f64, f64) = (70.0, 18.0, 14.0, 52.0);
 /// How many markers a line has, about.
-const MARKS: usize = 6;
+const MARKS: f64 = 6.0;
+
+/// The size of a dot's name.
+const TAG: f64 = 11.0;
 
 /// Draws a plot, with a legend if it is to stand alone.
 pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
@@ -25,7 +28,7 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
     let ys = points().flat_map(|(_, point)| {
         let error = point.y_error.unwrap_or(0.0);
         // The lower end of an error bar must not stretch a logarithmic axis down to nothing.
-        let low = if xy.y.log { point.y } else { point.y - error };
+        let low = if xy.y.log { (point.y - error).max(point.y / 2.0) } else { point.y - error };
         [low, point.y + error]
     });
     let y = Scale::fitting(ys, (bottom, top), xy.y.log);
@@ -35,9 +38,11 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
         picture.note(&format!("{name}-log"), scale.log);
     }
     axes(&mut picture, xy, &x, &y);
+    let mut labels = Labels::default();
     for (place, series) in series.iter().enumerate() {
-        draw_series(&mut picture, series, place, (&x, &y));
+        draw_series(&mut picture, series, place, (&x, &y), &mut labels);
     }
+    labels.draw(&mut picture);
     for (line, entries) in legend.iter().enumerate() {
         let at = HEIGHT + 8.0 + 20.0 * line as f64;
         for (offset, series) in entries {
@@ -64,7 +69,13 @@ fn axes(picture: &mut Picture, xy: &Xy, x: &Scale, y: &Scale) {
     picture.upright_text((16.0, f64::midpoint(top, bottom)), 14.0, &xy.y.label);
 }
 
-fn draw_series(picture: &mut Picture, series: &Series, place: usize, (x, y): (&Scale, &Scale)) {
+fn draw_series(
+    picture: &mut Picture,
+    series: &Series,
+    place: usize,
+    (x, y): (&Scale, &Scale),
+    labels: &mut Labels,
+) {
     let dash = DASHES[series.style.dash];
     let name = super::svg::escape(&series.name);
     picture.raw(&format!("<g class=\"series c{}\" data-name=\"{name}\">", series.style.colour));
@@ -101,21 +112,50 @@ fn draw_series(picture: &mut Picture, series: &Series, place: usize, (x, y): (&S
     let line = path(placed.iter().map(|(x, y, _)| (*x, *y)));
     picture.raw(&format!("<path class=\"line\" stroke-dasharray=\"{dash}\" d=\"{line}\"/>"));
     let marker = MARKERS[series.style.marker];
-    let every = if series.form == Form::Dots { 1 } else { (placed.len() / MARKS).max(1) };
-    for (index, (at, level, point)) in placed.iter().enumerate() {
+    let gap = if series.form == Form::Dots { 0.0 } else { (x.range.1 - x.range.0) / MARKS };
+    // Those of different lines do not begin at the same place.
+    let mut next = x.range.0 + gap * (0.3 + 0.17 * (place % 5) as f64);
+    for (at, level, point) in &placed {
         if series.form == Form::Dots {
             whiskers(picture, (*at, *level), point, (x, y));
         }
-        if (index + place * 2) % every == every / 2 || series.form == Form::Dots {
+        if *at >= next || series.form == Form::Dots {
+            next = at + gap;
             let (at, level) = (short(*at), short(*level));
             picture
                 .raw(&format!("<path class=\"mark\" transform=\"translate({at} {level})\" d=\"{marker}\"/>"));
         }
         if let Some(label) = &point.label {
-            picture.text((at + 7.0, level - 6.0), 11.0, Anchor::Start, label);
+            labels.claim((*at, *level), label);
         }
     }
     picture.raw("</g>");
+}
+
+/// Names of dots, each with the place of its dot. They are drawn last, so that no line crosses them.
+#[derive(Debug, Default)]
+struct Labels(Vec<(f64, f64, String)>);
+
+impl Labels {
+    /// Takes the place beside a dot, unless another name is there.
+    fn claim(&mut self, (x, y): (f64, f64), text: &str) {
+        let apart = |(other_x, other_y, other): &(f64, f64, String)| {
+            x > other_x + text_width(other, TAG)
+                || *other_x > x + text_width(text, TAG)
+                || (y - other_y).abs() > TAG
+        };
+        if self.0.iter().all(apart) {
+            self.0.push((x, y, text.into()));
+        }
+    }
+
+    fn draw(&self, picture: &mut Picture) {
+        picture.raw("<g class=\"tags\">");
+        for (x, y, text) in &self.0 {
+            picture.tag((x + 7.0, y - 6.0), TAG, text);
+        }
+        picture.raw("</g>");
+    }
 }
 
 /// Errors both ways.

@@ -92,13 +92,13 @@
     const shown = document_.series.map((series) => series.shown);
     const log = { x: document_.x.log, y: document_.y.log };
     const label = canvas.querySelector("svg").getAttribute("aria-label");
-    let hits = [], current = -1, mark = null;
+    let hits = [], labels = [], current = -1, mark = null;
 
     function draw() {
       const width = Math.max(300, Math.min(960, canvas.clientWidth || 720));
       const small = width < 520;
       const height = small ? 320 : HEIGHT;
-      const [left, right, top, bottom] = [small ? 52 : 70, width - 18, 14, height - 52];
+      const [left, right, top, bottom] = [small ? 62 : 70, width - 18, 14, height - 52];
       const svg = document.createElementNS(NS, "svg");
       for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img",
         tabindex: "0", "aria-label": label + ". Arrow keys read the points." })) svg.setAttribute(key, value);
@@ -106,7 +106,7 @@
       const xs = visible.flatMap(({ series }) => (series.form === "level" ? [] : series.x));
       const ys = visible.flatMap(({ series }) => series.y.flatMap((y, i) => {
         const error = series.ye[i] || 0;
-        return [log.y ? y : y - error, y + error];
+        return [log.y ? Math.max(y - error, y / 2) : y - error, y + error];
       }));
       const x = fit(xs, [left, right], log.x), y = fit(ys, [bottom, top], log.y);
       for (const [name, scale] of [["x", x], ["y", y]]) {
@@ -126,10 +126,14 @@
       }
       element("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}` }, svg);
       element("text", { x: (left + right) / 2, y: bottom + 42, "font-size": 14, "text-anchor": "middle" }, svg, document_.x.label);
-      element("text", { transform: `translate(${small ? 11 : 16} ${(top + bottom) / 2}) rotate(-90)`, "font-size": 14,
+      element("text", { transform: `translate(${small ? 13 : 16} ${(top + bottom) / 2}) rotate(-90)`, "font-size": 14,
         "text-anchor": "middle" }, svg, document_.y.label);
       hits = [];
+      labels = [];
       visible.forEach(({ series }, order) => drawSeries(svg, series, order, x, y));
+      const tags = element("g", { class: "tags" }, svg);
+      for (const tag of labels)
+        element("text", { class: "tag", x: short(tag.x + 7), y: short(tag.y - 6), "font-size": 11 }, tags, tag.text);
       mark = element("circle", { class: "hit", r: 7, visibility: "hidden" }, svg);
       svg.addEventListener("pointermove", (event) => point(svg, width, event));
       svg.addEventListener("pointerdown", (event) => point(svg, width, event));
@@ -161,17 +165,26 @@
       }
       element("path", { class: "line", "stroke-dasharray": dash, d: path(placed.map((p) => [p.x, p.y])) }, group);
       const dots = series.form === "dots";
-      const every = dots ? 1 : Math.max(1, Math.floor(placed.length / 6));
-      placed.forEach((p, index) => {
+      const gap = dots ? 0 : (x.range[1] - x.range[0]) / 6;
+      let next = x.range[0] + gap * (0.3 + 0.17 * (order % 5));
+      placed.forEach((p) => {
         const xe = series.xe[p.i], ye = series.ye[p.i];
         if (dots && ye !== null) element("path", { class: "whisker", d: path([[p.x, y.clamped(series.y[p.i] - ye)], [p.x, y.clamped(series.y[p.i] + ye)]]) }, group);
         if (dots && xe !== null) element("path", { class: "whisker", d: path([[x.clamped(series.x[p.i] - xe), p.y], [x.clamped(series.x[p.i] + xe), p.y]]) }, group);
-        if (dots || (index + order * 2) % every === Math.floor(every / 2))
+        if (dots || p.x >= next) {
+          next = p.x + gap;
           element("path", { class: "mark", transform: `translate(${short(p.x)} ${short(p.y)})`, d: marker }, group);
-        if (series.label[p.i] !== null)
-          element("text", { x: short(p.x + 7), y: short(p.y - 6), "font-size": 11 }, group, series.label[p.i]);
+        }
+        if (series.label[p.i] !== null) claim(p, series.label[p.i]);
         hits.push({ series, i: p.i, x: p.x, y: p.y });
       });
+    }
+
+    // A dot has its name beside it unless another name is there already. Names are drawn last.
+    function claim(p, text) {
+      const apart = (other) => p.x > other.x + 6.05 * other.text.length || other.x > p.x + 6.05 * text.length ||
+        Math.abs(p.y - other.y) > 11;
+      if (labels.every(apart)) labels.push({ x: p.x, y: p.y, text });
     }
 
     function show(svg, width, hit, at) {

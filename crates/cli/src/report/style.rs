@@ -66,6 +66,6 @@ pub(super) fn shapes(ink: &str, grid: &str, paper: &str) -> String {
          stroke-width:1.8;stroke-linejoin:round}}.band{{fill:currentColor;fill-opacity:.16;stroke:none}}\
          .mark{{fill:currentColor;stroke:{paper};stroke-width:.8}}.whisker{{stroke:currentColor;fill:none;\
          stroke-width:1.3}}.box{{fill:currentColor;fill-opacity:.28;stroke:currentColor;stroke-width:1.2}}\
-         .bar{{fill:currentColor;stroke:{paper};stroke-width:1}}"
+         .bar{{fill:currentColor;stroke:{paper};stroke-width:1}}.tag{{stroke:{paper};stroke-width:3;paint-order:stroke}}"
     )
 }

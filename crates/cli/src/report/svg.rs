@@ -66,6 +66,14 @@ impl Picture {
         );
     }
 
+    /// A small text that stands out from what lies under it.
+    pub(super) fn tag(&mut self, place: (f64, f64), size: f64, text: &str) {
+        let (x, y) = (short(place.0), short(place.1));
+        let text = escape(text);
+        let _ =
+            write!(self.body, "<text class=\"tag\" x=\"{x}\" y=\"{y}\" font-size=\"{size}\">{text}</text>");
+    }
+
     /// A text that is read from below.
     pub(super) fn upright_text(&mut self, place: (f64, f64), size: f64, text: &str) {
         let (x, y) = (short(place.0), short(place.1));
