@@ -43,8 +43,8 @@
     if (!usable.length) [low, high] = [log ? 0.1 : 0, 1];
     else if (log && low === high) [low, high] = [low / 2, high * 2];
     else if (log) {
-      const room = (high / low) ** 0.04;
-      [low, high] = [low / room, high * room];
+      const room = Math.exp(0.04 * (Math.log(high) - Math.log(low)));
+      [low, high] = [Math.max(low / room, 1e-307), Math.min(high * room, 1e307)];
     } else {
       low = Math.min(low, 0);
       if (high <= low) high = low + 1;
@@ -53,7 +53,7 @@
     }
     const place = (v) => {
       if (log && v <= 0) return null;
-      const share = log ? Math.log(v / low) / Math.log(high / low) : (v - low) / (high - low);
+      const share = log ? (Math.log(v) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (v - low) / (high - low);
       return range[0] + share * (range[1] - range[0]);
     };
     const clamped = (v) => place(Math.min(Math.max(v, low), high));
@@ -69,7 +69,7 @@
       for (let i = Math.ceil(low / step); i <= Math.floor(high / step); i++) found.push(i * step);
       return found;
     }
-    const span = Math.log10(high / low);
+    const span = Math.log10(high) - Math.log10(low);
     const multiples = span < 1.2 ? [1, 2, 3, 5, 7] : span < 2.6 ? [1, 2, 5] : [1];
     const every = span > 9 || room / span < 30 ? 2 : 1;
     for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade++) {

@@ -18,16 +18,17 @@ impl Scale {
             usable.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         let domain = match (low <= high, log) {
             (false, _) => (if log { 0.1 } else { 0.0 }, 1.0),
-            (true, true) if low == high => (low / 2.0, high * 2.0),
+            (true, true) if low == high => ((low / 2.0).max(f64::MIN_POSITIVE), (high * 2.0).min(f64::MAX)),
             (true, true) => {
-                let room = (high / low).powf(0.04);
-                (low / room, high * room)
+                // By logarithms, because the quotient of what is far apart may be infinite.
+                let room = (0.04 * (high.ln() - low.ln())).exp();
+                ((low / room).max(f64::MIN_POSITIVE), (high * room).min(f64::MAX))
             }
             (true, false) => {
                 let low = low.min(0.0);
                 let high = if high > low { high } else { low + 1.0 };
                 let room = 0.04 * (high - low);
-                (if low < 0.0 { low - room } else { 0.0 }, high + room)
+                (if low < 0.0 { low - room } else { 0.0 }, (high + room).min(f64::MAX))
             }
         };
         Self { domain, range, log }
@@ -118,8 +119,15 @@ mod tests {
 
     #[test]
     fn axes_survive_whatever_they_are_given() {
-        let awkward =
-            [vec![], vec![0.0], vec![-5.0, -1.0], vec![f64::NAN], vec![1e300, 1e-300], vec![7.0, 7.0]];
+        let awkward = [
+            vec![],
+            vec![0.0],
+            vec![-5.0, -1.0],
+            vec![f64::NAN],
+            vec![1e300, 1e-300],
+            vec![f64::MAX, 1e-320],
+            vec![7.0, 7.0],
+        ];
         for values in awkward {
             for log in [false, true] {
                 let scale = Scale::fitting(values.iter().copied(), (10.0, 90.0), log);
