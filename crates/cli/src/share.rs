@@ -4,8 +4,11 @@ use posse_core::Cost;
 use posse_sim::{Direction, Ledger, Share};
 use serde::{Deserialize, Serialize};
 
+/// Where a number is in an agent's share.
+type ShareOf = fn(&Share) -> f64;
+
 /// What is known of every agent at the end of a run: a name and where it is.
-pub(crate) const PER_AGENT: [(&str, fn(&Share) -> f64); 8] = [
+pub(crate) const PER_AGENT: [(&str, ShareOf); 8] = [
     ("interactions", |share| share.interactions as f64),
     ("regret", |share| share.regret),
     ("reward", |share| share.reward),
@@ -55,7 +58,7 @@ pub(crate) struct Flow {
 
 /// How everything that is known of agents is spread.
 pub(crate) fn spreads(ledger: &Ledger) -> Vec<Spread> {
-    let spread = |(metric, of): (&str, fn(&Share) -> f64)| {
+    let spread = |(metric, of): (&str, ShareOf)| {
         let mut values: Vec<f64> = ledger.agents().iter().map(of).collect();
         let mean = crate::statistics::mean(values.iter().copied());
         values.sort_unstable_by(f64::total_cmp);

@@ -204,9 +204,12 @@ fn spread(material: &Material<'_>, families: &[Family]) -> Option<Figure> {
     })
 }
 
+/// What is counted of a kind of message.
+type CountOf = fn(&Flow) -> u64;
+
 /// What was sent, by direction and kind.
 fn by_kind(material: &Material<'_>) -> Option<Figure> {
-    let units: [(&str, fn(&Flow) -> u64, &str); 3] = [
+    let units: [(&str, CountOf, &str); 3] = [
         ("messages", |flow| flow.cost.messages + flow.cost.control, "messages of every kind"),
         ("scalars", |flow| flow.cost.scalars, "numbers in statistics"),
         ("bytes", |flow| flow.cost.bytes, "bytes"),
@@ -220,7 +223,7 @@ fn by_kind(material: &Material<'_>) -> Option<Figure> {
     if parts.is_empty() {
         return None;
     }
-    let view = |(name, of, label): (&'static str, fn(&Flow) -> u64, &str)| {
+    let view = |(name, of, label): (&'static str, CountOf, &str)| {
         let rows =
             material.lines.iter().filter(|line| line.rows.iter().any(|row| !row.record.messages.is_empty()));
         let row = |line: &Line<'_>| {

@@ -114,11 +114,14 @@ pub(super) struct BarRow {
 /// The words for the two ways.
 pub(super) const WAYS: [&str; 2] = ["up", "down"];
 
+/// A name, and numbers with their errors where these are known; some may be missing.
+pub(super) type NumberRow = (String, Vec<Option<(f64, Option<f64>)>>);
+
 /// A table that says the same as a figure.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Numbers {
     pub(super) header: Vec<String>,
-    pub(super) rows: Vec<(String, Vec<Option<(f64, Option<f64>)>>)>,
+    pub(super) rows: Vec<NumberRow>,
 }
 
 impl View {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::draw;
-use super::figure::{Figure, Form, Numbers, Plot, Series, View, Xy};
+use super::figure::{Figure, Form, NumberRow, Numbers, Plot, Series, View, Xy};
 use super::material::{Line, Material};
 use super::style::{COLOURS, DASHES, MARKERS, shapes};
 use super::svg::escape;
@@ -233,7 +233,7 @@ fn legend(xy: &Xy) -> String {
 fn table(numbers: &Numbers) -> String {
     let head: String =
         numbers.header.iter().map(|name| format!("<th scope=\"col\">{}</th>", escape(name))).collect();
-    let row = |(name, cells): &(String, Vec<Option<(f64, Option<f64>)>>)| {
+    let row = |(name, cells): &NumberRow| {
         let cells: String = cells
             .iter()
             .map(|cell| match cell {

@@ -125,7 +125,7 @@ impl Frame {
         frame.push_identity(experiment, &flows.iter().map(|(row, _)| *row).collect::<Vec<_>>());
         frame.push("direction", texts(flows.iter().map(|(_, flow)| flow.direction.as_str())));
         frame.push("kind", texts(flows.iter().map(|(_, flow)| flow.kind.as_str())));
-        let costs: [(&str, fn(&Cost) -> u64); 5] = [
+        let costs: [(&str, CostOf); 5] = [
             ("messages", |cost| cost.messages),
             ("control_messages", |cost| cost.control),
             ("scalars", |cost| cost.scalars),
@@ -228,6 +228,9 @@ fn column(kind: Option<&Kind>, values: &[Option<&Value>]) -> Column {
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
+
+/// Where a number is in a cost.
+type CostOf = fn(&Cost) -> u64;
 
 /// A point of a curve.
 struct Point<'a> {

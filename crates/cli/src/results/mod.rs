@@ -213,7 +213,7 @@ impl Made {
         for cell in &cells {
             outcomes.push(match stored::read(directory, cell)? {
                 Found::Nothing => None,
-                Found::Outcome(outcome) => Some(outcome),
+                Found::Outcome(outcome) => Some(*outcome),
                 Found::Broken(why) => {
                     broken.push(why);
                     None
@@ -298,9 +298,9 @@ fn earlier_cells(directory: &Path, cells: &[Cell]) -> anyhow::Result<Earlier> {
     let mut earlier = Earlier::default();
     for cell in cells {
         earlier.records.push(match stored::read(directory, cell)? {
-            Found::Outcome(Ok(record)) => Some(record),
             // What failed may have failed for want of memory.
-            Found::Nothing | Found::Outcome(Err(_)) => None,
+            Found::Outcome(outcome) => outcome.ok(),
+            Found::Nothing => None,
             Found::Broken(why) => {
                 earlier.broken.push(format!("{why}: {} is run again", cell.id));
                 None

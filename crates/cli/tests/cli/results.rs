@@ -117,7 +117,10 @@ fn other_words_and_spellings_are_the_same_configuration() {
         .replace("inf", "\"inf\"");
     fs::write(directory.path().join("x.toml"), same).unwrap();
     let again = run();
-    assert_eq!((again.code, again.stderr.as_str()), (0, "8 of 8 cells are there already\n"));
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (0, "8 of 8 cells are there already\nplots and tables: posse report results\n")
+    );
 }
 
 #[test]
