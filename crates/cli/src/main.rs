@@ -13,11 +13,13 @@ mod figures;
 mod interrupt;
 mod metric;
 mod progress;
+mod report;
 mod results;
 mod row;
 mod runner;
 mod settings;
 mod shard;
+mod share;
 mod statistics;
 mod suggest;
 mod table;
@@ -27,7 +29,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, bench as bench_command, compare, merge, reproduce, run, worlds};
+use command::{
+    Ending, algorithms, bench as bench_command, compare, merge, report as report_command, reproduce, run,
+    worlds,
+};
 use experiment::Report;
 
 /// Federated contextual bandits: simulate them, compare them
@@ -36,8 +41,9 @@ use experiment::Report;
     name = "posse",
     version,
     after_help = "\
-Example:
+Examples:
   posse run experiments/async-fig2a.toml --out results/async-fig2a
+  posse report results/async-fig2a
 
 Exit codes: 0 done, 1 ran but something in it failed, 2 could not run, 130 interrupted."
 )]
@@ -52,6 +58,7 @@ enum Command {
     Reproduce(reproduce::Args),
     Merge(merge::Args),
     Compare(compare::Args),
+    Report(report_command::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
     Bench(bench_command::Args),
@@ -63,6 +70,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(args),
         Command::Merge(args) => merge::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report_command::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
         Command::Bench(args) => bench_command::run(args),

@@ -1,7 +1,9 @@
 //! What a run adds up to.
 
-use posse_core::{Cost, Downlink, Uplink};
+use posse_core::Cost;
 use serde::{Deserialize, Serialize};
+
+use crate::observer::{Direction, Sent};
 
 /// Regret, reward and the cost of communication in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,11 +38,11 @@ impl Tally {
         self.regret += regret;
     }
 
-    pub(crate) fn sent_up(&mut self, message: &Uplink) {
-        self.up.add(message.cost());
-    }
-
-    pub(crate) fn sent_down(&mut self, message: &Downlink) {
-        self.down.add(message.cost());
+    /// Adds something that was sent.
+    pub(crate) fn sent(&mut self, sent: &Sent) {
+        match sent.direction {
+            Direction::Up => self.up.add(sent.cost),
+            Direction::Down => self.down.add(sent.cost),
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! sense?). Nothing runs before all five are through.
 
 mod complete;
+mod curves;
 pub(crate) mod diagnostic;
 mod quick;
 mod resolve;
@@ -23,6 +24,7 @@ use posse_sim::RunConfig;
 use serde_json::Value as Json;
 
 use crate::check::{self, Check};
+pub(crate) use curves::Curves;
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
 use source::{Entry, Node, Span, Table};
@@ -45,6 +47,8 @@ pub(crate) struct Experiment {
     pub(crate) resolved: toml::Table,
     /// What it says must hold, or is expected to.
     pub(crate) checks: Vec<Check>,
+    /// Which curves are kept.
+    pub(crate) curves: Curves,
     seed: u64,
 }
 
@@ -120,7 +124,8 @@ impl Experiment {
             complete::complete(&root, &written.iter().filter_map(|node| node.table()).collect::<Vec<_>>());
         let groups = groups(&root, &written, repetitions)?;
         let checks = check::read(root.get("check"), &groups)?;
-        Ok(Self { id: String::new(), quick, groups, repetitions, resolved, checks, seed })
+        let curves = Curves::read(&root);
+        Ok(Self { id: String::new(), quick, groups, repetitions, resolved, checks, curves, seed })
     }
 
     /// All cells, in the order of the plan: groups as written, then seeds.
@@ -157,7 +162,7 @@ struct Contender {
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
-        let apart = ["title", "description", "seed", "repetitions", "algorithm", "check"];
+        let apart = ["title", "description", "seed", "repetitions", "algorithm", "curves", "check"];
         !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());

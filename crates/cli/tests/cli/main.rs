@@ -1,5 +1,6 @@
 //! Tests of the real binary.
 
+mod browser;
 mod checks;
 mod command;
 mod compare;
@@ -8,6 +9,7 @@ mod experiments;
 mod frames;
 mod golden;
 mod listing;
+mod report;
 mod reproduce;
 mod results;
 mod resume;

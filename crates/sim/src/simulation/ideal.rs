@@ -9,7 +9,7 @@ use posse_core::{
 
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
-use crate::observer::{Event, Observer, Stage};
+use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
@@ -159,13 +159,15 @@ impl Ideal {
         while let Some(letter) = self.letters.pop_front() {
             match letter {
                 Letter::Up(agent, message) => {
-                    self.tally.sent_up(&message);
+                    let (kind, cost) = (message.kind(), message.cost());
+                    self.count(&Sent { direction: Direction::Up, agent, kind, cost }, observer);
                     let outgoing = self.coordinator.receive(agent, message.clone())?;
                     observer.observe(&Event::Up { agent, incarnation: LIFE, message: &message }, self);
                     self.post(outgoing);
                 }
                 Letter::Down(agent, message) => {
-                    self.tally.sent_down(&message);
+                    let (kind, cost) = (message.kind(), message.cost());
+                    self.count(&Sent { direction: Direction::Down, agent, kind, cost }, observer);
                     let Some(machine) = &mut self.agents[agent.0 as usize] else { continue };
                     let answer = machine.receive(message.clone())?;
                     observer.observe(&Event::Down { agent, message: &message }, self);
@@ -174,6 +176,11 @@ impl Ideal {
             }
         }
         Ok(())
+    }
+
+    fn count(&mut self, sent: &Sent, observer: &mut dyn Observer) {
+        self.tally.sent(sent);
+        observer.sent(sent);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The same machines over links with a mind of their own: sessions, virtual time, crashes and restarts.
 
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, LogEvent, Step, UpFrame};
-use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, UserId};
+use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, Uplink, UserId};
 
 use super::population::Population;
 use super::queue::Queue;
 use super::{Cast, RunConfig, RunError, report};
 use crate::network::{FaultConfig, Links, microseconds};
-use crate::observer::{Event, Observer, Stage};
+use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
@@ -42,6 +42,8 @@ struct Linked {
     down: Links,
     faults: FaultConfig,
     tally: Tally,
+    /// Sent since the observer was last told.
+    sent: Vec<Sent>,
 }
 
 /// Where an agent lives.
@@ -85,6 +87,7 @@ pub(super) fn run(
         down: Links::new(link, config.seed, "link-down"),
         faults: config.faults.clone(),
         tally: Tally::default(),
+        sent: Vec::new(),
     };
     if planted_bug {
         #[cfg(feature = "planted-bug")]
@@ -98,11 +101,9 @@ pub(super) fn run(
     linked.queue.push(Tick(0), Due::Interaction(0));
     let mut offer = Offer::new();
     while let Some((now, due)) = linked.queue.pop() {
+        let is_interaction = matches!(due, Due::Interaction(_));
         match due {
-            Due::Interaction(step) => {
-                linked.interact(step, now, &mut cast, &mut offer, observer)?;
-                report(&linked.tally, observer)?;
-            }
+            Due::Interaction(step) => linked.interact(step, now, &mut cast, &mut offer, observer)?,
             Due::Reward { agent, features, reward } => {
                 linked.learn(agent, &features, reward, now, &cast, observer)?;
             }
@@ -111,6 +112,12 @@ pub(super) fn run(
             Due::AgentTimer(agent) => linked.agent_timer(agent, now),
             Due::HubTimer => linked.tick_hub(now, observer),
             Due::Return(agent) => linked.enter(agent, &cast, now)?,
+        }
+        for sent in linked.sent.drain(..) {
+            observer.sent(&sent);
+        }
+        if is_interaction {
+            report(&linked.tally, observer)?;
         }
     }
     observer.observe(&Event::Quiet, &linked);
@@ -299,7 +306,8 @@ impl Linked {
                 // Sent to everybody, perhaps more than once: a round counts when its number is new.
                 self.tally.rounds = self.tally.rounds.max(round.0);
             }
-            self.tally.down.add(frame.cost());
+            let kind = frame.message.as_ref().map_or("acknowledgement", Downlink::kind);
+            self.count(Sent { direction: Direction::Down, agent, kind, cost: frame.cost() });
             for at in self.down.arrivals(agent, now) {
                 self.queue.push(at, Due::Down(agent, frame.clone()));
             }
@@ -312,7 +320,9 @@ impl Linked {
 
     fn send_up(&mut self, agent: AgentId, frame: Option<UpFrame>, now: Tick) {
         if let Some(frame) = frame {
-            self.tally.up.add(frame.cost());
+            let bare = if frame.greeting > 0 { "greeting" } else { "acknowledgement" };
+            let kind = frame.message.as_ref().map_or(bare, Uplink::kind);
+            self.count(Sent { direction: Direction::Up, agent, kind, cost: frame.cost() });
             for at in self.up.arrivals(agent, now) {
                 self.queue.push(at, Due::Up(agent, frame.clone()));
             }
@@ -323,6 +333,11 @@ impl Linked {
             place.timer = Some(deadline);
             self.queue.push(deadline.max(now), Due::AgentTimer(agent));
         }
+    }
+
+    fn count(&mut self, sent: Sent) {
+        self.tally.sent(&sent);
+        self.sent.push(sent);
     }
 
     /// Lets go wrong what is to go wrong before this interaction.

@@ -77,6 +77,16 @@ impl RunConfig {
         self.prepare().map(drop)
     }
 
+    /// How many interactions each agent has, by id. No algorithm has a say in that.
+    pub fn activity(&self) -> Result<Vec<u64>, ConfigError> {
+        let mut arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
+        let mut activity = vec![0; usize::try_from(self.agents).expect("agents fit in memory")];
+        for step in 0..self.horizon {
+            activity[arrivals.agent(step).0 as usize] += 1;
+        }
+        Ok(activity)
+    }
+
     /// Runs to the end.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
