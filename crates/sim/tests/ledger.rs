@@ -7,17 +7,14 @@ use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;
 use posse_sim::{AgentGroups, Curve, Direction, GroupBy, Ledger, Observer, RunConfig, Tally};
 
-use support::{async_lin_ucb, small};
+use support::{async_lin_ucb, linear, small, world_for};
 
 /// Every algorithm in the papers' model, and those with a network among crashes on hostile links.
 fn runs() -> Vec<RunConfig> {
     let mut runs = Vec::new();
     for algorithm in Algorithm::all() {
-        let ideal = small(3, 7, 300, algorithm);
-        if ideal.check().is_err() {
-            // Its worlds are others.
-            continue;
-        }
+        let world = world_for(&algorithm, linear(5, 10));
+        let ideal = RunConfig { world, ..small(3, 7, 300, algorithm) };
         if ideal.algorithm.placement() == Placement::PerAgent {
             let network = NetworkConfig::preset(Preset::Hostile);
             let faults = FaultConfig { agent_crash: 0.01, volatile: 0.5, ..FaultConfig::default() };

@@ -219,7 +219,10 @@ fn a_broken_manifest_and_another_version_are_refused() {
     }
     assert_eq!(run(&["--force"]).code, 0);
     let again = posse(directory.path(), &["run", "x.toml", "--out", "results"]);
-    assert_eq!((again.code, again.stderr.as_str()), (0, "3 of 3 cells are there already\n"));
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (0, "3 of 3 cells are there already\nplots and tables: posse report results\n")
+    );
 }
 
 #[test]
