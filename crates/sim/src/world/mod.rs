@@ -8,23 +8,36 @@
 
 mod arrival;
 mod catalogue;
+mod classification;
+mod clustered_arms;
+mod data;
 mod drift;
 mod form;
 mod gamma;
 mod heterogeneous;
 mod linear;
 mod noise;
+mod shuffle;
+mod split;
+mod table;
 mod vector;
+
+use std::sync::Arc;
 
 use posse_core::{AgentId, Arms, ConfigError, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 pub use arrival::{ArrivalConfig, Arrivals};
+pub use classification::ClassificationConfig;
+pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
+pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
 pub use form::Form;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
+pub use split::Split;
+pub use table::LabelledTable;
 
 /// A place where agents choose arms.
 ///
@@ -59,13 +72,23 @@ pub struct Offer {
     pub means: Vec<f64>,
     /// What is added to the mean of whichever arm is chosen.
     pub noise: f64,
+    /// Where rewards are 0 or 1: a uniform number below 1, and an arm pays 1 if its mean is above it. The
+    /// same number for all arms, so that algorithms meet the same luck.
+    pub coin: Option<f64>,
 }
 
 impl Offer {
     /// An offer without arms, to be filled by a world.
     #[must_use]
     pub const fn new() -> Self {
-        Self { agent: AgentId(0), user: UserId(0), arms: Arms::new(0), means: Vec::new(), noise: 0.0 }
+        Self {
+            agent: AgentId(0),
+            user: UserId(0),
+            arms: Arms::new(0),
+            means: Vec::new(),
+            noise: 0.0,
+            coin: None,
+        }
     }
 
     /// The reward for choosing `arm`.
@@ -74,7 +97,10 @@ impl Offer {
     /// If there is no such arm.
     #[must_use]
     pub fn reward(&self, arm: usize) -> f64 {
-        self.means[arm] + self.noise
+        match self.coin {
+            Some(coin) => f64::from(coin < self.means[arm]),
+            None => self.means[arm] + self.noise,
+        }
     }
 
     /// By how much the mean of `arm` falls short of the best one.
@@ -96,6 +122,7 @@ impl Offer {
     pub fn clear(&mut self, dimension: usize) {
         self.arms.reset(dimension);
         self.means.clear();
+        self.coin = None;
     }
 
     /// Adds an arm with its mean.
@@ -123,6 +150,10 @@ pub enum WorldConfig {
     Linear(LinearConfig),
     /// Rewards linear in the features, with shared and local parameters.
     Heterogeneous(HeterogeneousConfig),
+    /// An arm for each class of a labelled table.
+    Classification(ClassificationConfig),
+    /// An arm for each cluster of a labelled table.
+    ClusteredArms(ClusteredArmsConfig),
 }
 
 impl WorldConfig {
@@ -134,7 +165,36 @@ impl WorldConfig {
         match self {
             Self::Linear(config) => config.build(seed),
             Self::Heterogeneous(config) => config.build(seed),
+            Self::Classification(config) => config.build(agents, seed),
+            Self::ClusteredArms(config) => config.build(seed),
         }
+    }
+
+    /// The data that this world is made of, if it is.
+    #[must_use]
+    pub fn data(&self) -> Option<DataName<'_>> {
+        let (path, hash) = match self {
+            Self::Linear(_) | Self::Heterogeneous(_) => return None,
+            Self::Classification(config) => (&config.data, &config.hash),
+            Self::ClusteredArms(config) => (&config.data, &config.hash),
+        };
+        Some(DataName { path, hash })
+    }
+
+    /// Puts the data that this world names in its place, or says that it is of another kind.
+    pub fn attach(&mut self, data: &Data) -> Result<(), ConfigError> {
+        match (&mut *self, data) {
+            (Self::Classification(config), Data::Table(table)) => config.table = Arc::clone(table).into(),
+            (Self::ClusteredArms(config), Data::Clusters(clusters)) => {
+                config.clusters = Arc::clone(clusters).into();
+            }
+            _ => {
+                let path = self.data().map_or("", |name| name.path);
+                let allowed = "data that was prepared for this kind of world";
+                return Err(ConfigError::new("data", format!("{path} ({})", data.kind()), allowed));
+            }
+        }
+        Ok(())
     }
 
     /// Every kind of world: its name in configuration files, what it is, and its default parameters.
@@ -150,6 +210,16 @@ impl WorldConfig {
                 "heterogeneous",
                 "linear rewards, some parameters shared and some of each agent's own",
                 Self::Heterogeneous(Default::default()),
+            ),
+            (
+                "classification",
+                "an arm for each class of a labelled table, the right one pays",
+                Self::Classification(Default::default()),
+            ),
+            (
+                "clustered-arms",
+                "an arm for each cluster of a labelled table, paying as its members do",
+                Self::ClusteredArms(Default::default()),
             ),
         ]
     }
@@ -174,6 +244,19 @@ mod tests {
         offer
     }
 
+    /// Ten rows of three classes; the first feature is the number of the row.
+    pub(super) fn table() -> Arc<LabelledTable> {
+        let features = (0..10u32).flat_map(|row| [f64::from(row), 1.0]).collect();
+        let labels = (0..10).map(|row| row % 3).collect();
+        Arc::new(LabelledTable::new(2, features, labels, 3, Vec::new()).unwrap())
+    }
+
+    /// Three clusters in two dimensions.
+    pub(super) fn clusters() -> Arc<ArmClusters> {
+        let centroids = vec![3.0, 4.0, 1.0, 2.0, -1.0, 0.5];
+        Arc::new(ArmClusters::new(2, centroids, vec![0.25, 1.0, 0.0]).unwrap())
+    }
+
     /// Every kind of world, also with the options that change how offers are made.
     fn all_worlds() -> Vec<WorldConfig> {
         let noise_shape = NoiseShape { law: NoiseLaw::StudentT, ..NoiseShape::default() };
@@ -192,6 +275,14 @@ mod tests {
             WorldConfig::Heterogeneous(mixed(Form::Paper)),
             WorldConfig::Heterogeneous(mixed(Form::Authors)),
             WorldConfig::Heterogeneous(HeterogeneousConfig { noise_shape, drift, ..mixed(Form::Paper) }),
+            WorldConfig::Classification(ClassificationConfig {
+                table: table().into(),
+                ..ClassificationConfig::default()
+            }),
+            WorldConfig::ClusteredArms(ClusteredArmsConfig {
+                clusters: clusters().into(),
+                ..ClusteredArmsConfig::default()
+            }),
         ]
     }
 
@@ -209,7 +300,9 @@ mod tests {
                 world.offer(step, &mut reused);
                 assert_eq!(reused, forward[step as usize], "{config:?}, step {step}");
             }
-            assert_ne!(ask(&mut *config.build(5, Seed(12)).unwrap(), 0, 0), forward[0]);
+            let mut other = config.build(5, Seed(12)).unwrap();
+            let same = (0..60).all(|step| ask(&mut *other, step % 5, step) == forward[step as usize]);
+            assert!(!same, "{config:?}");
         }
     }
 
@@ -220,7 +313,8 @@ mod tests {
             for agent in 0..5 {
                 let offer = ask(&mut *world, agent, 7);
                 assert_eq!(offer.arms.dimension(), world.shape(AgentId(agent)).dimension());
-                assert_eq!((offer.arms.len(), offer.means.len()), (25, 25));
+                let arms = if config.data().is_some() { 3 } else { 25 };
+                assert_eq!((offer.arms.len(), offer.means.len()), (arms, arms));
             }
         }
     }
@@ -234,6 +328,24 @@ mod tests {
         assert_eq!((offer.reward(0), offer.reward(1)), (0.75, 1.75));
         assert_eq!((offer.regret(0), offer.regret(1)), (1.0, 0.0));
         assert_eq!(offer.best_mean(), 1.5);
+    }
+
+    #[test]
+    fn data_goes_to_the_worlds_it_was_prepared_for_and_changes_no_configuration() {
+        let data = [Data::Table(table()), Data::Clusters(clusters())];
+        for (name, _, config) in WorldConfig::kinds() {
+            let fits: Vec<bool> = data
+                .iter()
+                .map(|data| {
+                    let mut attached = config.clone();
+                    let fits = attached.attach(data).is_ok();
+                    assert_eq!(attached, config);
+                    assert_eq!(attached.build(2, Seed(1)).is_ok(), fits || config.data().is_none());
+                    fits
+                })
+                .collect();
+            assert_eq!(fits, [name == "classification", name == "clustered-arms"], "{name}");
+        }
     }
 
     #[test]
