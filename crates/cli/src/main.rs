@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, bench as bench_command, compare, merge, reproduce, run, worlds};
+use command::{Ending, algorithms, bench as bench_command, compare, data, merge, reproduce, run, worlds};
 use experiment::Report;
 
 /// Federated contextual bandits: simulate them, compare them
@@ -54,6 +54,7 @@ enum Command {
     Compare(compare::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
+    Data(data::Args),
     Bench(bench_command::Args),
 }
 
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
+        Command::Data(args) => data::run(args),
         Command::Bench(args) => bench_command::run(args),
     };
     match result {

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[error("{place}: {problem}")]
 pub struct DataError {
     /// Where.
-    pub place: Place,
+    pub place: Box<Place>,
     /// What.
     pub problem: Problem,
 }
@@ -115,12 +115,14 @@ pub enum Problem {
 impl Problem {
     /// The problem with a whole file or directory.
     pub fn of(self, path: &Path) -> DataError {
-        DataError { place: Place { path: path.to_owned(), line: None, column: None }, problem: self }
+        let place = Place { path: path.to_owned(), line: None, column: None };
+        DataError { place: Box::new(place), problem: self }
     }
 
     /// The problem with a line of a file.
     pub fn at(self, path: &Path, line: u64) -> DataError {
-        DataError { place: Place { path: path.to_owned(), line: Some(line), column: None }, problem: self }
+        let place = Place { path: path.to_owned(), line: Some(line), column: None };
+        DataError { place: Box::new(place), problem: self }
     }
 
     /// What the system says about a file.

@@ -3,6 +3,7 @@
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod data;
 mod execute;
 mod listing;
 pub(crate) mod merge;

@@ -7,6 +7,7 @@
 
 mod complete;
 pub(crate) mod diagnostic;
+mod library;
 mod quick;
 mod resolve;
 pub(crate) mod source;
@@ -25,6 +26,7 @@ use serde_json::Value as Json;
 use crate::check::{self, Check};
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
+use library::Library;
 use source::{Entry, Node, Span, Table};
 
 /// More cells than anybody has time for: surely a slip.
@@ -157,7 +159,7 @@ struct Contender {
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
-        let apart = ["title", "description", "seed", "repetitions", "algorithm", "check"];
+        let apart = ["title", "description", "prepare", "seed", "repetitions", "algorithm", "check"];
         !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());
@@ -172,6 +174,8 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
             format!("the sweeps and repetitions make {size} cells: at most {MOST_CELLS} can be run");
         return Err(vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
     }
+    let prepare = root.get("prepare").and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_str);
+    let library = Library::new(prepare);
     let worlds = sweep::expand(&shared);
     let (mut groups, mut found) = (Vec::new(), Vec::new());
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
@@ -180,7 +184,7 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         for world in &worlds {
             for own in sweep::expand(&contender.table) {
                 let (id, choices) = id(&contender.name, &world.choices, &distinct, &own.choices);
-                match resolve::resolve(&world.table, &own.table, &contender.header) {
+                match resolve::resolve(&world.table, &own.table, &contender.header, &library) {
                     Err(problems) => found.extend(problems),
                     Ok(config) => {
                         let content = format!("{config:?}");
@@ -300,7 +304,9 @@ mod tests {
                 // How few features are enough depends on how many are shared.
                 let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
                 let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
-                if depends || tabular {
+                // Without data nothing can be built; the ranges of such worlds are tested in the simulator.
+                let needs_data = variant.defaults.contains_key("data");
+                if depends || tabular || needs_data {
                     continue;
                 }
                 let Some((good, bad)) = probes(setting.range) else { continue };

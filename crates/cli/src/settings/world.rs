@@ -25,6 +25,21 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("form", Kind::OneOf(&["paper", "authors"]), "how parameters and arms are drawn", ""),
     setting("pool", Kind::Size(1_000_000), "arms in the catalogue of the authors' form", "arms or more"),
     setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
+    setting(
+        "data",
+        Kind::Text,
+        "directory of the prepared data, made by `posse data prepare`",
+        "must be set",
+    ),
+    setting("hash", Kind::Text, "its content hash, or at least twelve digits of it", "must be set"),
+    setting(
+        "split",
+        Kind::OneOf(&["shared", "id", "time", "cluster", "label-skew"]),
+        "how the data is divided over agents",
+        "",
+    ),
+    setting("concentration", Kind::Number, "α: how even label-skew is", "above 0"),
+    setting("unit", Kind::Switch, "divide all arms by the length of the longest", ""),
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];
 

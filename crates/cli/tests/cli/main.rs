@@ -3,6 +3,7 @@
 mod checks;
 mod command;
 mod compare;
+mod data;
 mod errors;
 mod experiments;
 mod frames;

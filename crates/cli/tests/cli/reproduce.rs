@@ -8,7 +8,7 @@ use crate::command::posse;
 use crate::frames::{column, read};
 
 #[test]
-fn every_experiment_is_listed_as_available() {
+fn every_experiment_is_listed_as_available_or_in_need_of_data() {
     let list = posse(Path::new("."), &["reproduce"]);
     assert_eq!(list.code, 0);
     let all = posse(Path::new("."), &["reproduce", "--json"]).json();
@@ -23,7 +23,10 @@ fn every_experiment_is_listed_as_available() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let id = path.file_stem().unwrap().to_str().unwrap();
-            assert_eq!(find(id)["status"], "available", "{id}");
+            let names_data =
+                std::fs::read_to_string(&path).unwrap().lines().any(|line| line.starts_with("data ="));
+            let expected = if names_data { "needs-data" } else { "available" };
+            assert_eq!(find(id)["status"], expected, "{id}");
         }
     }
     assert!(list.stdout.lines().all(|line| line.chars().count() <= 100));

@@ -51,6 +51,21 @@ pub fn find(name: &str) -> Option<&'static KnownSet> {
     all().into_iter().find(|set| set.name == name)
 }
 
+/// How a labelled table is usually cut into clusters.
+#[derive(Clone, Copy, Debug)]
+pub struct Clustered {
+    /// The class that pays.
+    pub target: &'static str,
+    /// How many of the features are used, if not all.
+    pub features: Option<usize>,
+}
+
+/// How the data set of this name is usually cut into clusters, if it is.
+#[must_use]
+pub fn clustered(name: &str) -> Option<Clustered> {
+    uci::clustered(name)
+}
+
 impl KnownSet {
     /// The labelled table in its files, if it is one.
     #[must_use]

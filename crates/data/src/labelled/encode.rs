@@ -1,6 +1,6 @@
 //! From the fields of a row to numbers: which columns there are, which categories and which classes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Categorical, Label, LabelledFiles};
 use crate::error::{DataError, Problem};
@@ -167,8 +167,14 @@ struct Layout<'f> {
     files: &'f LabelledFiles,
     width: usize,
     label: usize,
-    /// Position and name of each feature column, and its categories if it has them.
-    columns: Vec<(usize, String, Option<BTreeMap<String, u64>>)>,
+    columns: Vec<FeatureColumn>,
+}
+
+struct FeatureColumn {
+    field: usize,
+    name: String,
+    /// The categories seen so far, if it has categories.
+    categories: Option<BTreeSet<String>>,
 }
 
 impl<'f> Layout<'f> {
@@ -193,7 +199,11 @@ impl<'f> Layout<'f> {
         let columns: Vec<_> = (0..width)
             .filter(|field| *field != label)
             .take(files.features.unwrap_or(usize::MAX))
-            .map(|field| (field, name(field), named.contains(&field).then(BTreeMap::new)))
+            .map(|field| FeatureColumn {
+                field,
+                name: name(field),
+                categories: named.contains(&field).then(BTreeSet::new),
+            })
             .collect();
         if columns.is_empty() {
             return Err(records.error(0, Problem::Setting("there is no column besides the class".into())));
@@ -203,24 +213,24 @@ impl<'f> Layout<'f> {
 
     /// Notes the categories of a row, and checks its numbers.
     fn note(&mut self, records: &Records) -> Result<(), DataError> {
-        for (field, _, categories) in &mut self.columns {
+        for FeatureColumn { field, categories, .. } in &mut self.columns {
             let Some(categories) = categories else {
                 number(self.files, records, *field)?;
                 continue;
             };
             let text = records.text(*field)?;
-            if !categories.contains_key(text.trim()) {
+            if !categories.contains(text.trim()) {
                 check_categories(records, *field, categories.len())?;
-                categories.insert(text.trim().to_owned(), 0);
+                categories.insert(text.trim().to_owned());
             }
         }
         Ok(())
     }
 
     fn inputs(self) -> impl Iterator<Item = (String, Input)> {
-        self.columns.into_iter().map(|(field, name, categories)| match categories {
+        self.columns.into_iter().map(|FeatureColumn { field, name, categories }| match categories {
             None => (name, Input::Number { field }),
-            Some(categories) => (name, Input::Category { field, values: categories.into_keys().collect() }),
+            Some(categories) => (name, Input::Category { field, values: categories.into_iter().collect() }),
         })
     }
 }

@@ -93,7 +93,10 @@ impl Records {
         let engine = if format.quotes {
             let separator = *format.separator.as_bytes().first().unwrap_or(&b',');
             let mut builder = csv::ReaderBuilder::new();
-            let reader = builder.has_headers(false).flexible(true).delimiter(separator).from_reader(input);
+            // A carriage return before it is taken off below: the crate's own treatment miscounts lines.
+            let end = csv::Terminator::Any(b'\n');
+            builder.has_headers(false).flexible(true).delimiter(separator).terminator(end);
+            let reader = builder.from_reader(input);
             Engine::Csv { reader: Box::new(reader), record: csv::ByteRecord::new() }
         } else {
             let reader = Box::new(BufReader::with_capacity(1 << 16, input));
@@ -188,7 +191,7 @@ impl Records {
 
     fn advance(&mut self) -> Result<bool, DataError> {
         match &mut self.engine {
-            Engine::Csv { reader, record } => {
+            Engine::Csv { reader, record } => loop {
                 let more = reader.read_byte_record(record).map_err(|error| {
                     let line = reader.position().line();
                     match error.into_kind() {
@@ -197,8 +200,10 @@ impl Records {
                     }
                 })?;
                 self.line = record.position().map_or(self.line, csv::Position::line);
-                Ok(more)
-            }
+                if !more || record.len() > 1 || !matches!(record.get(0), Some(b"" | b"\r") | None) {
+                    return Ok(more);
+                }
+            },
             Engine::Lines { reader, buffer, ends, next } => loop {
                 buffer.clear();
                 let length = reader
@@ -224,7 +229,11 @@ impl Records {
     /// The bytes of a field of the current row.
     fn bytes(&self, field: usize) -> &[u8] {
         match &self.engine {
-            Engine::Csv { record, .. } => &record[field],
+            Engine::Csv { record, .. } => {
+                let bytes = &record[field];
+                let last = field + 1 == record.len();
+                if last { bytes.strip_suffix(b"\r").unwrap_or(bytes) } else { bytes }
+            }
             Engine::Lines { buffer, ends, .. } => &buffer[ends[field].0..ends[field].1],
         }
     }
@@ -275,10 +284,8 @@ impl Records {
     pub fn error(&self, field: usize, problem: Problem) -> DataError {
         let number = (field + 1).to_string();
         let column = self.columns.get(field).map_or(number.clone(), |name| format!("{number} ({name})"));
-        DataError {
-            place: Place { path: self.path.clone(), line: Some(self.line), column: Some(column) },
-            problem,
-        }
+        let place = Place { path: self.path.clone(), line: Some(self.line), column: Some(column) };
+        DataError { place: Box::new(place), problem }
     }
 
     /// After the last row: what file it was.

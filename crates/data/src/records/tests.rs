@@ -65,6 +65,9 @@ fn latin1_letters_arrive() {
 fn line_ends_and_a_missing_last_one_do_not_matter() {
     for content in ["1::2\n3::4\n", "1::2\r\n3::4\r\n", "1::2\n3::4", "1::2\n\n3::4\n\n"] {
         assert_eq!(read(content.as_bytes(), &Format::plain("::")).unwrap(), [["1", "2"], ["3", "4"]]);
+        let commas = content.replace("::", ",").replace("4", "\"4\"");
+        let quoted = Format { header: false, ..Format::csv() };
+        assert_eq!(read(commas.as_bytes(), &quoted).unwrap(), [["1", "2"], ["3", "4"]]);
     }
     assert_eq!(read(b"  1  2\n3 4  \n", &Format::plain(" ")).unwrap(), [["1", "2"], ["3", "4"]]);
     assert_eq!(
@@ -102,7 +105,7 @@ fn a_bad_file_says_where() {
         ("a,b\n", &csv, "raw.txt: there is no row in it"),
         ("", &plain, "raw.txt: there is no row in it"),
         ("a,b,a\n1,2,3\n", &csv, "raw.txt, line 1: two columns are called `a`"),
-        ("a,b\n1,2\n3\n", &csv, "raw.txt, line 3: expected 2 fields, got 1: is the separator right?"),
+        ("a,b\r\n1,2\r\n3\r\n", &csv, "raw.txt, line 3: expected 2 fields, got 1: is the separator right?"),
         ("1,2\n3,4,5\n", &plain, "raw.txt, line 2: expected 2 fields, got 3: is the separator right?"),
     ] {
         assert_eq!(read(content.as_bytes(), format).unwrap_err(), expected);

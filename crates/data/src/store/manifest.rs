@@ -78,6 +78,7 @@ impl Manifest {
     }
 
     /// Notes how it was prepared.
+    #[allow(clippy::needless_pass_by_value, reason = "values are small, and literals read better")]
     pub fn set(&mut self, key: &str, value: impl ToString) {
         self.settings.insert(key.into(), value.to_string());
     }

@@ -9,7 +9,7 @@ use super::data::Loaded;
 use super::shuffle::Shuffle;
 use super::split::{Parts, Split};
 use super::table::LabelledTable;
-use super::{Offer, World};
+use super::{Luck, Offer, World};
 
 /// Rows of a labelled table: each interaction offers an arm for every class, and the right one pays 1.
 ///
@@ -90,7 +90,7 @@ impl World for Classification {
             offer.push(&self.arm, f64::from(class == label));
             self.arm[first..first + x.len()].fill(0.0);
         }
-        offer.noise = 0.0;
+        offer.luck = Luck::Noise(0.0);
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

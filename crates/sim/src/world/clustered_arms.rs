@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{Loaded, require};
 use super::vector::dot;
-use super::{Offer, World};
+use super::{Luck, Offer, World};
 
 /// Clusters of rows: where each lies, and which share of its rows has the wanted label.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ impl World for ClusteredArms {
         for (x, &share) in self.clusters.centroids().zip(&self.clusters.shares) {
             offer.push(x, share);
         }
-        offer.coin = Some(self.members.stream(offer.agent.0, step).uniform());
+        offer.luck = Luck::Coin(self.members.stream(offer.agent.0, step).uniform());
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {
