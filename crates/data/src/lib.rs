@@ -11,6 +11,7 @@
 //! | [`records`] | how is a text file read, and where exactly is it wrong? |
 //! | [`store`] | what is a prepared directory? |
 //! | [`labelled`] | how does a labelled table become a world? |
+//! | [`recommender`] | how do ratings and tags become one? |
 //! | [`kmeans`] | which rows belong together? |
 //!
 //! An error says the file, the line and the column, and leaves nothing half-written behind.
@@ -21,6 +22,7 @@ mod error;
 pub mod kmeans;
 pub mod labelled;
 mod load;
+pub mod recommender;
 pub mod records;
 pub mod store;
 

@@ -4,29 +4,36 @@ use std::path::Path;
 use std::sync::Arc;
 
 use posse_core::ConfigError;
-use posse_sim::world::{ArmClusters, Data, LabelledTable};
+use posse_sim::world::{ArmClusters, Data, Interactions, LabelledTable};
 
 use crate::error::{DataError, Problem};
 use crate::labelled::{CLUSTERS, ROWS};
+use crate::recommender::{EVENTS, ITEMS, USERS};
 use crate::store::{Column, Manifest, scan};
 
-/// Loads prepared data if its content is what `hash` promises: all of the digits, or at least the first
-/// twelve. Every value is hashed on the way.
-pub fn load(directory: &Path, hash: &str) -> Result<Data, DataError> {
+/// Loads prepared data if its content is what `hash` promises: all of the digits, at least the first twelve, or
+/// `any` for whatever is there. Every value is hashed on the way. Returns the data with its whole hash.
+pub fn load(directory: &Path, hash: &str) -> Result<(Data, String), DataError> {
     let manifest = Manifest::read(directory)?;
     if hash.is_empty() {
         let advice = format!("add hash = \"{}\" to name what is in it", manifest.hash);
         return Err(Problem::Setting(advice).of(directory));
     }
-    if hash.len() < 12 || !manifest.hash.starts_with(hash) {
+    if hash != "any" && (hash.len() < 12 || !manifest.hash.starts_with(hash)) {
         return Err(Problem::Hash { expected: hash.into(), got: manifest.hash }.of(directory));
     }
     crate::store::check_hash(&manifest, directory)?;
-    match manifest.kind.as_str() {
-        "table" => table(directory, &manifest),
-        "clusters" => clusters(directory, &manifest),
-        other => Err(Problem::NotPrepared(format!("nobody knows its kind {other:?}")).of(directory)),
-    }
+    let data = match manifest.kind.as_str() {
+        "table" => table(directory, &manifest)?,
+        "clusters" => clusters(directory, &manifest)?,
+        "recommender" => interactions(directory, &manifest)?,
+        "log" => {
+            let advice = "it is a log: `posse evaluate` takes it, no world does";
+            return Err(Problem::Setting(advice.into()).of(directory));
+        }
+        other => return Err(Problem::NotPrepared(format!("nobody knows its kind {other:?}")).of(directory)),
+    };
+    Ok((data, manifest.hash))
 }
 
 /// The columns of a table row by row: numbers at the front, whole numbers behind them.
@@ -75,6 +82,23 @@ fn clusters(directory: &Path, manifest: &Manifest) -> Result<Data, DataError> {
     let shares = sizes.iter().zip(wanted).map(|(&rows, &wanted)| wanted as f64 / rows as f64).collect();
     let clusters = ArmClusters::new(width, numbers, shares);
     Ok(Data::Clusters(Arc::new(clusters.map_err(|error| impossible(&error, directory))?)))
+}
+
+fn interactions(directory: &Path, manifest: &Manifest) -> Result<Data, DataError> {
+    let items = read_rows(directory, manifest, ITEMS)?;
+    let users = read_rows(directory, manifest, USERS)?;
+    let mut events = Vec::new();
+    scan(directory, manifest.table(EVENTS, directory)?, |columns| {
+        let small = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
+        let pairs = columns[0].wholes().iter().zip(columns[1].wholes());
+        events.extend(pairs.map(|(&user, &item)| (small(user), small(item))));
+        Ok(())
+    })?;
+    let groups: Vec<u32> =
+        users.wholes.get(2).into_iter().flatten().map(|&group| u32::try_from(group).unwrap_or(0)).collect();
+    let count = users.wholes.first().map_or(0, Vec::len);
+    let interactions = Interactions::new(items.width, items.numbers, count, &events, groups);
+    Ok(Data::Interactions(Arc::new(interactions.map_err(|error| impossible(&error, directory))?)))
 }
 
 /// Values that have the right hash and make no sense all the same.

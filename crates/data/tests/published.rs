@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use posse_data::catalogue;
 use posse_data::labelled::{TableSettings, prepare_table};
+use posse_data::recommender::{RecommenderSettings, prepare};
 
 /// The folder of a data set, if it is here.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -47,5 +48,18 @@ fn tables_have_the_published_rows_features_and_classes() {
             let source = manifest.sources.iter().find(|source| source.file == file.name).unwrap();
             assert_eq!(Some(source.sha256.as_str()), file.sha256, "{name} {}", file.name);
         }
+    }
+}
+
+#[test]
+fn movie_lens_has_the_published_users_items_and_events() {
+    let Some(raw) = raw("ml-latest-small") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let set = catalogue::find("ml-latest-small").unwrap();
+    let files = set.recommender(&raw).unwrap().unwrap();
+    let settings = RecommenderSettings::default();
+    let manifest = prepare(&files, &settings, &home.path().join("out"), false, &mut |_| {}).unwrap();
+    for (what, expected) in set.counts {
+        assert_eq!(manifest.counts[*what], *expected, "{what}");
     }
 }

@@ -12,7 +12,7 @@ use posse_sim::world::{Data, WorldConfig};
 pub(super) struct Library {
     /// The command that prepares it, as the experiment says.
     prepare: Option<String>,
-    loaded: RefCell<BTreeMap<(String, String), Result<Data, DataError>>>,
+    loaded: RefCell<BTreeMap<(String, String), Result<(Data, String), DataError>>>,
 }
 
 /// Why a world cannot have its data.
@@ -42,7 +42,7 @@ impl Library {
         let data =
             loaded.entry(key).or_insert_with_key(|(path, hash)| posse_data::load(Path::new(path), hash));
         match data {
-            Ok(data) => world.attach(data).map_err(|error| Absent {
+            Ok((data, hash)) => world.attach(data, hash).map_err(|error| Absent {
                 key: "data",
                 message: error.to_string(),
                 help: None,

@@ -31,7 +31,12 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
         "directory of the prepared data, made by `posse data prepare`",
         "must be set",
     ),
-    setting("hash", Kind::Text, "its content hash, or at least twelve digits of it", "must be set"),
+    setting(
+        "hash",
+        Kind::Text,
+        "its content hash or twelve digits of it; any: whatever is there",
+        "must be set",
+    ),
     setting(
         "split",
         Kind::OneOf(&["shared", "id", "time", "cluster", "label-skew"]),

@@ -1,11 +1,13 @@
 //! The data sets that are known by name: who publishes them, under which terms, and which files there are.
 
+mod recommenders;
 mod uci;
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, Problem};
 use crate::labelled::LabelledFiles;
+use crate::recommender::RecommenderFiles;
 
 /// A data set that is known by name. posse brings none of them and downloads none of them.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,7 @@ impl KnownFile {
 /// All known data sets.
 #[must_use]
 pub fn all() -> Vec<&'static KnownSet> {
-    uci::ALL.iter().collect()
+    uci::ALL.iter().chain(recommenders::ALL).collect()
 }
 
 /// The known data set of this name.
@@ -71,6 +73,20 @@ impl KnownSet {
     #[must_use]
     pub fn labelled(&self, raw: &Path) -> Option<Result<LabelledFiles, DataError>> {
         uci::labelled(self, raw)
+    }
+
+    /// The recommender in its files, if it is one.
+    #[must_use]
+    pub fn recommender(&self, raw: &Path) -> Option<Result<RecommenderFiles, DataError>> {
+        let shape = recommenders::shape(self.name)?;
+        let missing = self.files.iter().find_map(|file| self.locate(raw, file.name).err());
+        Some(missing.map_or_else(
+            || {
+                let (name, licence) = (self.name.into(), self.licence.into());
+                Ok(RecommenderFiles { name, licence, raw: raw.to_owned(), shape })
+            },
+            Err,
+        ))
     }
 
     /// Where a file is: in the directory as published, or compressed.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use posse_core::ConfigError;
 
 use super::clustered_arms::ArmClusters;
+use super::recommender::Interactions;
 use super::table::LabelledTable;
 
 /// Prepared data as a configuration names it.
@@ -28,6 +29,8 @@ pub enum Data {
     Table(Arc<LabelledTable>),
     /// For [`ClusteredArmsConfig`](super::ClusteredArmsConfig).
     Clusters(Arc<ArmClusters>),
+    /// For [`RecommenderConfig`](super::RecommenderConfig).
+    Interactions(Arc<Interactions>),
 }
 
 impl Data {
@@ -37,6 +40,7 @@ impl Data {
         match self {
             Self::Table(_) => "table",
             Self::Clusters(_) => "clusters",
+            Self::Interactions(_) => "recommender",
         }
     }
 }

@@ -17,6 +17,7 @@ mod gamma;
 mod heterogeneous;
 mod linear;
 mod noise;
+mod recommender;
 mod shuffle;
 mod split;
 mod table;
@@ -36,6 +37,7 @@ pub use form::Form;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
+pub use recommender::{Interactions, RecommenderConfig};
 pub use split::Split;
 pub use table::LabelledTable;
 
@@ -52,6 +54,21 @@ pub trait World: Send {
     /// Fills in the arms, their means and the noise that `offer.agent` meets at interaction `step`, counted
     /// from 0 over all agents. Worlds in which users do not matter leave `offer.user` as it is.
     fn offer(&mut self, step: u64, offer: &mut Offer);
+
+    /// Who is next, where that is the world's affair: in recorded interactions it is whoever was there. `None`
+    /// leaves it to the arrivals.
+    ///
+    /// # Panics
+    /// May panic beyond the last interaction.
+    fn turn(&self, step: u64) -> Option<AgentId> {
+        let _ = step;
+        None
+    }
+
+    /// How many interactions there are, if they are recorded.
+    fn length(&self) -> Option<u64> {
+        None
+    }
 
     /// The true parameters of an agent over all its features, shared ones first. `None` where the world has
     /// none or they change over time.
@@ -153,6 +170,12 @@ impl Offer {
         self.means.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
+    /// What choosing at random would be worth; NaN without arms.
+    #[must_use]
+    pub fn average_mean(&self) -> f64 {
+        self.means.iter().sum::<f64>() / self.means.len() as f64
+    }
+
     /// Forgets all arms, keeps the memory and takes arms of `dimension` features from now on.
     pub fn clear(&mut self, dimension: usize) {
         self.arms.reset(dimension);
@@ -188,6 +211,8 @@ pub enum WorldConfig {
     Classification(ClassificationConfig),
     /// An arm for each cluster of a labelled table.
     ClusteredArms(ClusteredArmsConfig),
+    /// Items that users liked among others.
+    Recommender(RecommenderConfig),
 }
 
 impl WorldConfig {
@@ -201,6 +226,7 @@ impl WorldConfig {
             Self::Heterogeneous(config) => config.build(seed),
             Self::Classification(config) => config.build(agents, seed),
             Self::ClusteredArms(config) => config.build(seed),
+            Self::Recommender(config) => config.build(agents, seed),
         }
     }
 
@@ -211,16 +237,26 @@ impl WorldConfig {
             Self::Linear(_) | Self::Heterogeneous(_) => return None,
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
+            Self::Recommender(config) => (&config.data, &config.hash),
         };
         Some(DataName { path, hash })
     }
 
-    /// Puts the data that this world names in its place, or says that it is of another kind.
-    pub fn attach(&mut self, data: &Data) -> Result<(), ConfigError> {
+    /// Puts the data that this world names in its place, and its whole content hash with it; or says that it is of
+    /// another kind.
+    pub fn attach(&mut self, data: &Data, hash: &str) -> Result<(), ConfigError> {
         match (&mut *self, data) {
-            (Self::Classification(config), Data::Table(table)) => config.table = Arc::clone(table).into(),
+            (Self::Classification(config), Data::Table(table)) => {
+                config.table = Arc::clone(table).into();
+                config.hash = hash.into();
+            }
             (Self::ClusteredArms(config), Data::Clusters(clusters)) => {
                 config.clusters = Arc::clone(clusters).into();
+                config.hash = hash.into();
+            }
+            (Self::Recommender(config), Data::Interactions(interactions)) => {
+                config.interactions = Arc::clone(interactions).into();
+                config.hash = hash.into();
             }
             _ => {
                 let path = self.data().map_or("", |name| name.path);
@@ -254,6 +290,11 @@ impl WorldConfig {
                 "clustered-arms",
                 "an arm for each cluster of a labelled table, paying as its members do",
                 Self::ClusteredArms(Default::default()),
+            ),
+            (
+                "recommender",
+                "the next item that a user liked, among others that it never did",
+                Self::Recommender(Default::default()),
             ),
         ]
     }
@@ -291,6 +332,14 @@ mod tests {
         Arc::new(ArmClusters::new(2, centroids, vec![0.25, 1.0, 0.0]).unwrap())
     }
 
+    /// Five users who like three of ten items each.
+    pub(super) fn interactions() -> Arc<Interactions> {
+        let features = (0..10u32).flat_map(|item| [f64::from(item), 1.0]).collect();
+        let events: Vec<(u32, u32)> =
+            (0..15).map(|event| (event % 5, (3 * event + event / 5) % 10)).collect();
+        Arc::new(Interactions::new(2, features, 5, &events, vec![0, 1, 0, 1, 1]).unwrap())
+    }
+
     /// Every kind of world, also with the options that change how offers are made.
     fn all_worlds() -> Vec<WorldConfig> {
         let noise_shape = NoiseShape { law: NoiseLaw::StudentT, ..NoiseShape::default() };
@@ -317,6 +366,11 @@ mod tests {
                 clusters: clusters().into(),
                 ..ClusteredArmsConfig::default()
             }),
+            WorldConfig::Recommender(RecommenderConfig {
+                arms: 3,
+                interactions: interactions().into(),
+                ..RecommenderConfig::default()
+            }),
         ]
     }
 
@@ -325,17 +379,18 @@ mod tests {
         for config in all_worlds() {
             let build = || config.build(5, Seed(11)).unwrap();
             let mut world = build();
-            let forward: Vec<Offer> = (0..60).map(|step| ask(&mut *world, step % 5, step)).collect();
+            let steps = world.length().unwrap_or(60);
+            let forward: Vec<Offer> = (0..steps).map(|step| ask(&mut *world, step % 5, step)).collect();
             let mut world = build();
             // One offer for all steps, and those steps backwards and twice.
             let mut reused = Offer::new();
-            for step in (0..60).rev().chain(0..60) {
+            for step in (0..steps).rev().chain(0..steps) {
                 reused.agent = AgentId(step % 5);
                 world.offer(step, &mut reused);
                 assert_eq!(reused, forward[step as usize], "{config:?}, step {step}");
             }
             let mut other = config.build(5, Seed(12)).unwrap();
-            let same = (0..60).all(|step| ask(&mut *other, step % 5, step) == forward[step as usize]);
+            let same = (0..steps).all(|step| ask(&mut *other, step % 5, step) == forward[step as usize]);
             assert!(!same, "{config:?}");
         }
     }

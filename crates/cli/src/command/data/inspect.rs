@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use posse_data::recommender::USERS;
 use posse_data::store::{ColumnKind, Manifest, StoredTable, scan};
 use serde_json::{Value, json};
 
@@ -84,6 +85,21 @@ fn histograms(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Histo
         let rows = |class: &String| manifest.counts.get(&format!("class {class}")).copied().unwrap_or(0);
         let bars = classes.iter().map(|class| (class.clone(), rows(class))).collect();
         all.push(Histogram { of: "rows by class".into(), bars });
+    }
+    if let ("recommender", Ok(users)) = (manifest.kind.as_str(), manifest.table(USERS, directory)) {
+        let mut bars = Vec::new();
+        scan(directory, users, |columns| {
+            for &events in columns[1].wholes() {
+                let place = events.max(1).ilog10() as usize;
+                bars.resize(bars.len().max(place + 1), 0);
+                bars[place] += 1;
+            }
+            Ok(())
+        })?;
+        let name =
+            |place: usize| format!("{} to {}", 10u64.pow(place as u32), 10u64.pow(place as u32 + 1) - 1);
+        let bars = bars.into_iter().enumerate().map(|(place, count)| (name(place), count)).collect();
+        all.push(Histogram { of: "users by number of events".into(), bars });
     }
     let Some(table) = manifest.tables.first() else { return Ok(all) };
     let whole =
