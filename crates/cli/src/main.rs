@@ -27,7 +27,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, bench as bench_command, compare, data, merge, reproduce, run, worlds};
+use command::{
+    Ending, algorithms, bench as bench_command, compare, data, evaluate, merge, reproduce, run, worlds,
+};
 use experiment::Report;
 
 /// Federated contextual bandits: simulate them, compare them
@@ -55,6 +57,7 @@ enum Command {
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
     Data(data::Args),
+    Evaluate(evaluate::Args),
     Bench(bench_command::Args),
 }
 
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
         Command::Data(args) => data::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
         Command::Bench(args) => bench_command::run(args),
     };
     match result {

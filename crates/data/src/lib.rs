@@ -12,6 +12,8 @@
 //! | [`store`] | what is a prepared directory? |
 //! | [`labelled`] | how does a labelled table become a world? |
 //! | [`recommender`] | how do ratings and tags become one? |
+//! | [`log`] | how does a log of decisions become one that can be evaluated on? |
+//! | [`ope`] | what would another policy have earned? |
 //! | [`kmeans`] | which rows belong together? |
 //!
 //! An error says the file, the line and the column, and leaves nothing half-written behind.
@@ -22,6 +24,8 @@ mod error;
 pub mod kmeans;
 pub mod labelled;
 mod load;
+pub mod log;
+pub mod ope;
 pub mod recommender;
 pub mod records;
 pub mod store;

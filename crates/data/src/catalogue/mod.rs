@@ -1,5 +1,6 @@
 //! The data sets that are known by name: who publishes them, under which terms, and which files there are.
 
+mod logs;
 mod recommenders;
 mod uci;
 
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{DataError, Problem};
 use crate::labelled::LabelledFiles;
+use crate::log::LogFiles;
 use crate::recommender::RecommenderFiles;
 
 /// A data set that is known by name. posse brings none of them and downloads none of them.
@@ -44,7 +46,7 @@ impl KnownFile {
 /// All known data sets.
 #[must_use]
 pub fn all() -> Vec<&'static KnownSet> {
-    uci::ALL.iter().chain(recommenders::ALL).collect()
+    uci::ALL.iter().chain(recommenders::ALL).chain(logs::ALL).collect()
 }
 
 /// The known data set of this name.
@@ -87,6 +89,12 @@ impl KnownSet {
             },
             Err,
         ))
+    }
+
+    /// The log of decisions in its files, if it is one.
+    #[must_use]
+    pub fn log(&self, raw: &Path) -> Option<Result<LogFiles, DataError>> {
+        logs::log(self, raw)
     }
 
     /// Where a file is: in the directory as published, or compressed.

@@ -149,7 +149,7 @@ fn clusters_are_arms_that_pay_as_their_members_do() {
     let raw = Raw::new(&["0,7,a\n0,7,b\n10,7,a\n10,7,a\n10,7,a\n10,7,b\n"], Format::plain(","), Label::Last);
     let settings = ClusterSettings { clusters: 2, target: "a".into(), seed: Seed(0) };
     let manifest = prepare_clusters(&raw.files, &settings, &raw.out(), false, &mut |_| {}).unwrap();
-    let Data::Clusters(clusters) = crate::load(&raw.out(), &manifest.hash).unwrap() else { panic!() };
+    let Data::Clusters(clusters) = crate::load(&raw.out(), &manifest.hash).unwrap().0 else { panic!() };
     let mut arms: Vec<(f64, f64)> =
         clusters.centroids().zip(clusters.shares()).map(|(x, share)| (x[0], *share)).collect();
     arms.sort_by(|a, b| a.0.total_cmp(&b.0));

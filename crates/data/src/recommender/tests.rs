@@ -40,7 +40,7 @@ impl Raw {
 
     fn load(&self, settings: &RecommenderSettings) -> (Manifest, Interactions) {
         let manifest = self.prepare(settings).unwrap();
-        match crate::load(&self.out(), &manifest.hash).unwrap() {
+        match crate::load(&self.out(), &manifest.hash).unwrap().0 {
             Data::Interactions(data) => (manifest, Interactions::clone(&data)),
             other => panic!("{}", other.kind()),
         }

@@ -40,7 +40,7 @@ fn all(sets: &[&KnownSet]) -> String {
     let lines = sets.iter().map(|set| format!("  {:<width$}  {}\n", set.name, set.title));
     let list: String = lines.collect();
     format!(
-        "{list}\nYour own files: `posse data prepare table` for any labelled table.\n\
+        "{list}\nYour own files: `posse data prepare table` for any labelled table, `… log` for any log of decisions.\n\
          `posse data list NAME` shows licence, address and files of one. posse brings none of them and downloads none.\n"
     )
 }

@@ -1,5 +1,6 @@
 //! `posse data prepare`: from raw files to a prepared directory.
 
+mod logs;
 mod recommenders;
 mod tables;
 
@@ -22,9 +23,9 @@ Examples:
   posse data prepare ml-20m --raw downloads/ml-20m --out data/ml-20m --more-events-than 3000 --min-rating 1
   posse data prepare table --raw loans.csv --label repaid --categorical purpose,region --out data/loans")]
 pub(super) struct Args {
-    /// A data set that `posse data list` knows, or `table` for a labelled table of your own
+    /// A data set that `posse data list` knows, or of your own: `table` with labels, `log` of decisions
     name: String,
-    /// The directory with the publisher's files; a file for `table`
+    /// The directory with the publisher's files; a file for `table` and `log`
     #[arg(long, value_name = "PATH")]
     raw: PathBuf,
     /// The directory to make
@@ -40,6 +41,8 @@ pub(super) struct Args {
     tables: tables::Tables,
     #[command(flatten)]
     recommenders: recommenders::Recommenders,
+    #[command(flatten)]
+    logs: logs::Logs,
     /// Find N groups of similar rows or users, for experiments that divide them by cluster [default: 0 for tables,
     /// 10 for recommenders]
     #[arg(long, value_name = "N")]
@@ -52,18 +55,25 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let known = catalogue::all().into_iter().map(|set| set.name);
-    check_name(&args.name, "data set", known.chain(["table"]))?;
+    check_name(&args.name, "data set", known.chain(["table", "log"]))?;
     let set = catalogue::find(&args.name);
     let manifest = match set {
-        Some(set) => match (set.labelled(&args.raw), set.recommender(&args.raw)) {
-            (Some(files), _) => tables::prepare(args, files?, Some(set))?,
-            (_, Some(files)) => recommenders::prepare(args, &files?)?,
+        Some(set) => match (set.labelled(&args.raw), set.recommender(&args.raw), set.log(&args.raw)) {
+            (Some(files), _, _) => tables::prepare(args, files?, Some(set))?,
+            (_, Some(files), _) => recommenders::prepare(args, &files?)?,
+            (_, _, Some(files)) => logs::prepare(args, &files?)?,
             _ => bail!("nobody knows how to prepare {}", set.name),
         },
+        None if args.name == "log" => logs::prepare(args, &logs::own(args)?)?,
         None => tables::prepare(args, tables::own(args)?, None)?,
     };
     if let Some(set) = set {
         warn_about_differences(set, &manifest);
+    }
+    if manifest.kind == "log" {
+        let (counts, out) = (counts(&manifest), args.out.display());
+        print(&format!("{counts}\nhash {}\n\nposse evaluate {out} --algorithm lin-ucb\n", manifest.hash))?;
+        return Ok(Ending::Done);
     }
     print(&format!(
         "{}\n\n[environment]\nkind = \"{}\"\ndata = \"{}\"\nhash = \"{}\"\n",
@@ -124,6 +134,16 @@ fn warn_about_differences(set: &KnownSet, manifest: &Manifest) {
             }
             _ => {}
         }
+    }
+}
+
+/// What separates fields in a file of the caller's own.
+fn separator(args: &Args) -> anyhow::Result<String> {
+    match args.tables.separator.as_deref() {
+        None => Ok(",".into()),
+        Some("") => bail!("--separator is empty"),
+        Some("\\t") => Ok("\t".into()),
+        Some(separator) => Ok(separator.into()),
     }
 }
 

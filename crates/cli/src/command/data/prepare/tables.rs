@@ -9,7 +9,7 @@ use posse_data::labelled::{
 use posse_data::records::Format;
 use posse_data::store::Manifest;
 
-use super::{Args, length};
+use super::{Args, length, separator};
 use crate::progress::Bytes;
 
 /// Labelled tables.
@@ -37,9 +37,9 @@ pub(super) struct Tables {
     /// `table`: columns with categories
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     categorical: Vec<String>,
-    /// `table`: what separates fields [default: a comma]
+    /// `table` and `log`: what separates fields [default: a comma]
     #[arg(long, value_name = "TEXT")]
-    separator: Option<String>,
+    pub(super) separator: Option<String>,
     /// `table`: the first line is a row like the others
     #[arg(long)]
     no_header: bool,
@@ -47,20 +47,12 @@ pub(super) struct Tables {
 
 /// A labelled table of the caller's own.
 pub(super) fn own(args: &Args) -> anyhow::Result<LabelledFiles> {
-    let Tables { label, categorical, separator, no_header, .. } = &args.tables;
+    let Tables { label, categorical, no_header, .. } = &args.tables;
     let Some(label) = label else { bail!("which column is the class? Say it with --label") };
     let name = args.raw.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let separator =
-        separator.as_deref().map_or(",", |separator| if separator == "\\t" { "\t" } else { separator });
-    if separator.is_empty() {
-        bail!("--separator is empty");
-    }
-    let format = Format {
-        header: !no_header,
-        separator: separator.into(),
-        quotes: separator.len() == 1 && separator != " ",
-        ..Format::csv()
-    };
+    let separator = separator(args)?;
+    let quotes = separator.len() == 1 && separator != " ";
+    let format = Format { header: !no_header, separator, quotes, ..Format::csv() };
     Ok(LabelledFiles {
         name,
         licence: "your own".into(),
