@@ -136,3 +136,138 @@ fn an_experiment_without_its_data_says_what_is_missing() {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
 }
+
+/// The repository's made-up log, prepared as the guide says.
+fn shop() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let guides = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/data");
+    for file in ["shop.csv", "items.csv"] {
+        std::fs::copy(guides.join(file), directory.path().join(file)).unwrap();
+    }
+    let columns = ["--action", "item", "--reward", "bought", "--propensity", "propensity"];
+    let more = ["--user", "customer", "--agent", "region", "--time", "time", "--context", "age"];
+    let mut arguments = vec!["data", "prepare", "log", "--raw", "shop.csv", "--out", "shop"];
+    arguments.extend(columns.iter().chain(&more));
+    let ran = posse(directory.path(), &arguments);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.starts_with("shop (log): 3 agents, 5 items, 5 items taken, 2000 rows, 120 users\n"),
+        "{}",
+        ran.stdout
+    );
+    directory
+}
+
+#[test]
+fn the_log_of_the_guide_can_be_evaluated_and_learning_pays() {
+    let directory = shop();
+    let evaluate =
+        ["evaluate", "shop", "--algorithm", "async-lin-ucb", "--set", "threshold=2", "--agents", "3"];
+    let by = ["--by", "agent"];
+    let ran = posse(directory.path(), &[&evaluate[..], &by].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    // The guide shows what is printed.
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/bring-your-own-data.md");
+    assert!(std::fs::read_to_string(guide).unwrap().contains(ran.stdout.trim_end()), "{}", ran.stdout);
+    let found = posse(directory.path(), &[&evaluate[..], &by, &["--json"]].concat()).json();
+    let value = |name: &str| found["estimates"][name]["value"].as_f64().unwrap();
+    let logged = found["logged"].as_f64().unwrap();
+    for name in ["ips", "snips", "dr"] {
+        assert!(value(name) > 1.2 * logged, "{name}: {found}");
+    }
+    let bootstrap =
+        posse(directory.path(), &[&evaluate[..], &["--bootstrap", "200", "--json"]].concat()).json();
+    assert!(bootstrap["estimates"]["dr"]["low"].as_f64() < bootstrap["estimates"]["dr"]["value"].as_f64());
+    let replayed = posse(directory.path(), &[&evaluate[..], &["--replay", "--json"]].concat()).json();
+    assert!(replayed["matched"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn a_log_that_says_little_is_a_warning_and_wrong_arguments_are_errors() {
+    let directory = shop();
+    let evaluate = |more: &[&str]| {
+        posse(directory.path(), &[&["evaluate", "shop", "--algorithm", "lin-ucb"], more].concat())
+    };
+    let ran = evaluate(&["--learn", "0.97"]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.stderr.starts_with("warning: only "), "{}", ran.stderr);
+    for (arguments, expected) in [
+        (["--by", "moon"], "error: --by moon: one of user, agent, row\n"),
+        (["--level", "1.5"], "error: --level 1.5: between 0 and 1\n"),
+        (["--agents", "0"], "error: there must be at least one agent\n"),
+        (
+            ["--learn", "1"],
+            "error: the share to learn from must be from 0 to below 1, exploration from 0 to 1\n",
+        ),
+        (
+            ["--set", "gamma=1"],
+            "error: --set gamma: lin-ucb has no such setting; `posse algorithms lin-ucb` lists them\n",
+        ),
+        (["--set", "noise"], "error: --set noise: write KEY=VALUE\n"),
+    ] {
+        let ran = evaluate(&arguments);
+        assert_eq!((ran.code, ran.stderr.as_str()), (2, expected));
+    }
+    let ran = posse(directory.path(), &["evaluate", "nowhere", "--algorithm", "lin-ucb"]);
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (2, "error: nowhere: this is no prepared data: there is no such directory\n")
+    );
+}
+
+#[test]
+fn arms_of_a_log_can_have_the_features_of_their_items() {
+    let directory = shop();
+    let columns = ["--action", "item", "--reward", "bought", "--items", "items.csv"];
+    let ran = posse(
+        directory.path(),
+        &[&["data", "prepare", "log", "--raw", "shop.csv", "--out", "plain"], &columns[..]].concat(),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let inspected = posse(directory.path(), &["data", "inspect", "plain"]).stdout;
+    assert!(
+        inspected.contains("rows by reward") && inspected.contains("items.parquet: 5 rows, 6 columns"),
+        "{inspected}"
+    );
+    assert_eq!(
+        posse(directory.path(), &["evaluate", "plain", "--algorithm", "async-lin-ts", "--agents", "2"]).code,
+        0
+    );
+}
+
+#[test]
+fn ratings_become_a_world_that_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let raw = directory.path().join("raw");
+    std::fs::create_dir(&raw).unwrap();
+    let ratings: String =
+        (0..600u32).map(|at| format!("{},{},4.0,{at}\n", at / 30, (at * 7 + at / 30) % 90)).collect();
+    std::fs::write(raw.join("ratings.csv"), format!("userId,movieId,rating,timestamp\n{ratings}")).unwrap();
+    let films: String = (0..90)
+        .map(|film| format!("{film},Film {film},{}\n", ["Drama|War", "Comedy", "Horror"][film % 3]))
+        .collect();
+    std::fs::write(raw.join("movies.csv"), format!("movieId,title,genres\n{films}")).unwrap();
+    std::fs::write(raw.join("tags.csv"), "userId,movieId,tag,timestamp\n1,2,slow,0\n").unwrap();
+    let ran = posse(
+        directory.path(),
+        &["data", "prepare", "ml-20m", "--raw", "raw", "--out", "ml", "--dimension", "3"],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("warning: 20 users, published are 138493"), "{}", ran.stderr);
+    let experiment = |horizon: u32, more: &str| {
+        let text = format!(
+            "horizon = {horizon}\nagents = 20\n{}arms = 5\n{more}[[algorithm]]\nname = \"lin-ucb\"\n",
+            environment(&ran)
+        );
+        std::fs::write(directory.path().join("x.toml"), text).unwrap();
+        posse(directory.path(), &["run", "x.toml", "--json", "--quiet"])
+    };
+    let row = experiment(600, "").json()["rows"][0].clone();
+    let random = row["random_reward"].as_f64().unwrap();
+    assert!((random - 120.0).abs() < 1e-9, "{row}");
+    assert_eq!(row["normalised_reward"], row["reward"].as_f64().unwrap() / random);
+    let too_long = experiment(601, "");
+    assert!(too_long.stderr.contains("the data has fewer interactions"), "{}", too_long.stderr);
+    let arrival = experiment(600, "[arrival]\nkind = \"zipf\"\n");
+    assert!(arrival.stderr.contains("arrivals of their own"), "{}", arrival.stderr);
+}

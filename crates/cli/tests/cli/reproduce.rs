@@ -37,12 +37,18 @@ fn an_unknown_figure_is_corrected_and_one_without_experiment_explained() {
     let ran = posse(Path::new("."), &["reproduce", "async-fig2"]);
     assert_eq!(ran.code, 2);
     assert_eq!(ran.stderr, "error: unknown figure \"async-fig2\": did you mean `async-fig2a`?\n");
-    let ran = posse(Path::new("."), &["reproduce", "async-fig4b"]);
+    let ran = posse(Path::new("."), &["reproduce", "async-tab2"]);
     assert_eq!(ran.code, 2);
-    assert_eq!(
-        ran.stderr,
-        "error: async-fig4b cannot be run: needs data. `posse reproduce` lists what can\n"
-    );
+    assert_eq!(ran.stderr, "error: async-tab2 cannot be run: needs data. `posse reproduce` lists what can\n");
+}
+
+#[test]
+fn a_figure_whose_data_is_not_here_says_how_to_prepare_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = posse(directory.path(), &["reproduce", "async-fig4b", "--quick"]);
+    assert_eq!(ran.code, 2);
+    let command = "posse data prepare delicious --raw RAW --out data/delicious";
+    assert!(ran.stderr.contains(&format!("help: prepare it: {command}")), "{}", ran.stderr);
 }
 
 #[test]

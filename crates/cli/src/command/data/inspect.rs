@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use posse_data::log::DECISIONS;
 use posse_data::recommender::USERS;
 use posse_data::store::{ColumnKind, Manifest, StoredTable, scan};
 use serde_json::{Value, json};
@@ -101,6 +102,16 @@ fn histograms(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Histo
         let bars = bars.into_iter().enumerate().map(|(place, count)| (name(place), count)).collect();
         all.push(Histogram { of: "users by number of events".into(), bars });
     }
+    if let ("log", Ok(decisions)) = (manifest.kind.as_str(), manifest.table(DECISIONS, directory)) {
+        let (mut rewards, mut propensities) = (Vec::new(), Vec::new());
+        scan(directory, decisions, |columns| {
+            rewards.extend(columns[4].numbers());
+            propensities.extend(columns[5].numbers());
+            Ok(())
+        })?;
+        all.push(Histogram { of: "rows by reward".into(), bars: spread(&rewards) });
+        all.push(Histogram { of: "rows by propensity".into(), bars: spread(&propensities) });
+    }
     let Some(table) = manifest.tables.first() else { return Ok(all) };
     let whole =
         |name: &str| table.columns.iter().position(|column| *column == (name.to_owned(), ColumnKind::Whole));
@@ -122,4 +133,25 @@ fn histograms(directory: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Histo
         all.push(Histogram { of: "arms by mean reward".into(), bars });
     }
     Ok(all)
+}
+
+/// How many values there are of each, or in each of some ranges if there are too many different ones.
+fn spread(values: &[f64]) -> Vec<(String, u64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.first().copied().unwrap_or(0.0), sorted.last().copied().unwrap_or(0.0));
+    let mut different = sorted.clone();
+    different.dedup();
+    if different.len() as u64 <= BARS {
+        let count = |value: &f64| sorted.iter().filter(|other| *other == value).count() as u64;
+        return different.iter().map(|value| (value.to_string(), count(value))).collect();
+    }
+    let width = (high - low) / BARS as f64;
+    let mut bars: Vec<(String, u64)> = (0..BARS)
+        .map(|bar| (format!("{:.3} to {:.3}", low + width * bar as f64, low + width * (bar + 1) as f64), 0))
+        .collect();
+    for value in sorted {
+        bars[(((value - low) / width) as usize).min(BARS as usize - 1)].1 += 1;
+    }
+    bars
 }
