@@ -12,8 +12,11 @@ use posse_sim::world::{Data, WorldConfig};
 pub(super) struct Library {
     /// The command that prepares it, as the experiment says.
     prepare: Option<String>,
-    loaded: RefCell<BTreeMap<(String, String), Result<(Data, String), DataError>>>,
+    loaded: RefCell<BTreeMap<(String, String), Attempt>>,
 }
+
+/// Data with its whole hash, or why it could not be loaded.
+type Attempt = Result<(Data, String), DataError>;
 
 /// Why a world cannot have its data.
 pub(super) struct Absent {

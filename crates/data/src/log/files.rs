@@ -69,7 +69,7 @@ pub(super) struct ParquetRows {
 
 impl Rows {
     pub(super) fn open(path: &Path, separator: &str) -> Result<Self, DataError> {
-        if !path.extension().is_some_and(|extension| extension == "parquet") {
+        if path.extension().is_none_or(|extension| extension != "parquet") {
             let quotes = separator.len() == 1 && separator != " ";
             let format = Format { separator: separator.into(), quotes, ..Format::csv() };
             return Ok(Self::Text(Box::new(Records::open(path, &format)?)));

@@ -148,10 +148,10 @@ impl RecommenderFiles {
         let mut about = Texts { files: self, items, corpus, sources: Vec::new() };
         match self.shape {
             Shape::LastFm => {
-                about.hetrec("user_taggedartists.dat", "artistID", "tagID", "tagValue", watch)?
+                about.hetrec("user_taggedartists.dat", "artistID", "tagID", "tagValue", watch)?;
             }
             Shape::Delicious => {
-                about.hetrec("user_taggedbookmarks.dat", "bookmarkID", "id", "value", watch)?
+                about.hetrec("user_taggedbookmarks.dat", "bookmarkID", "id", "value", watch)?;
             }
             Shape::MovieLensCsv => {
                 about.plain("movies.csv", &Format::csv(), ("movieId", 0), ("genres", 2), watch)?;

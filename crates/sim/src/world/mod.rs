@@ -14,6 +14,7 @@ mod data;
 mod drift;
 mod form;
 mod gamma;
+mod glm;
 mod heterogeneous;
 mod linear;
 mod noise;
@@ -34,6 +35,7 @@ pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
 pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
 pub use form::Form;
+pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
@@ -207,6 +209,8 @@ pub enum WorldConfig {
     Linear(LinearConfig),
     /// Rewards linear in the features, with shared and local parameters.
     Heterogeneous(HeterogeneousConfig),
+    /// Rewards that are clicks or counts: a link function of what is linear in the features.
+    Glm(GlmWorldConfig),
     /// An arm for each class of a labelled table.
     Classification(ClassificationConfig),
     /// An arm for each cluster of a labelled table.
@@ -224,6 +228,7 @@ impl WorldConfig {
         match self {
             Self::Linear(config) => config.build(seed),
             Self::Heterogeneous(config) => config.build(seed),
+            Self::Glm(config) => config.build(seed),
             Self::Classification(config) => config.build(agents, seed),
             Self::ClusteredArms(config) => config.build(seed),
             Self::Recommender(config) => config.build(agents, seed),
@@ -234,7 +239,7 @@ impl WorldConfig {
     #[must_use]
     pub fn data(&self) -> Option<DataName<'_>> {
         let (path, hash) = match self {
-            Self::Linear(_) | Self::Heterogeneous(_) => return None,
+            Self::Linear(_) | Self::Heterogeneous(_) | Self::Glm(_) => return None,
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
@@ -281,6 +286,7 @@ impl WorldConfig {
                 "linear rewards, some parameters shared and some of each agent's own",
                 Self::Heterogeneous(Default::default()),
             ),
+            ("glm", "clicks, counts or numbers: a link of linear scores", Self::Glm(Default::default())),
             (
                 "classification",
                 "an arm for each class of a labelled table, the right one pays",
@@ -309,6 +315,8 @@ impl Default for WorldConfig {
 #[cfg(test)]
 mod tests {
     use serde::de::value::{Error, MapDeserializer};
+
+    use posse_core::Link;
 
     use super::*;
 
@@ -358,6 +366,12 @@ mod tests {
             WorldConfig::Heterogeneous(mixed(Form::Paper)),
             WorldConfig::Heterogeneous(mixed(Form::Authors)),
             WorldConfig::Heterogeneous(HeterogeneousConfig { noise_shape, drift, ..mixed(Form::Paper) }),
+            WorldConfig::Glm(GlmWorldConfig::default()),
+            WorldConfig::Glm(GlmWorldConfig {
+                form: Form::Authors,
+                link: Link::Poisson,
+                ..Default::default()
+            }),
             WorldConfig::Classification(ClassificationConfig {
                 table: table().into(),
                 ..ClassificationConfig::default()
