@@ -30,8 +30,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, algorithms, bench as bench_command, compare, merge, report as report_command, reproduce, run,
-    worlds,
+    Ending, algorithms, bench as bench_command, compare, data, evaluate, merge, report as report_command,
+    reproduce, run, worlds,
 };
 use experiment::Report;
 
@@ -61,6 +61,8 @@ enum Command {
     Report(report_command::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
+    Data(data::Args),
+    Evaluate(evaluate::Args),
     Bench(bench_command::Args),
 }
 
@@ -73,6 +75,8 @@ fn main() -> ExitCode {
         Command::Report(args) => report_command::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
+        Command::Data(args) => data::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
         Command::Bench(args) => bench_command::run(args),
     };
     match result {

@@ -53,10 +53,13 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) const METRICS: [Metric; 15] = [
+pub(crate) const METRICS: [Metric; 17] = [
     // Σ of what the chosen arms were worth less than the best ones, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
     metric("reward", |tally| Measure::Number(tally.reward)),
+    // What choosing at random would have received on average, and rewards as a multiple of it.
+    metric("random_reward", |tally| Measure::Number(tally.random_reward)),
+    metric("normalised_reward", |tally| Measure::Number(tally.normalised_reward())),
     // Messages with statistics from agents to the coordinator, back, and both.
     metric("uploads", |tally| Measure::Whole(tally.up.messages)),
     metric("downloads", |tally| Measure::Whole(tally.down.messages)),

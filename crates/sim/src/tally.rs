@@ -14,6 +14,9 @@ pub struct Tally {
     pub regret: f64,
     /// Σ of rewards received.
     pub reward: f64,
+    /// What choosing at random would have received on average.
+    #[serde(default)]
+    pub random_reward: f64,
     /// From agents to the coordinator.
     pub up: Cost,
     /// From the coordinator to agents.
@@ -33,9 +36,16 @@ impl Tally {
         self.up.messages + self.down.messages
     }
 
-    pub(crate) fn chose(&mut self, regret: f64) {
+    /// Reward as a multiple of what choosing at random would have received; zero if that is nothing.
+    #[must_use]
+    pub fn normalised_reward(&self) -> f64 {
+        if self.random_reward == 0.0 { 0.0 } else { self.reward / self.random_reward }
+    }
+
+    pub(crate) fn chose(&mut self, regret: f64, average_mean: f64) {
         self.interactions += 1;
         self.regret += regret;
+        self.random_reward += average_mean;
     }
 
     /// Adds something that was sent.

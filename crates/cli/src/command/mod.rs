@@ -3,6 +3,8 @@
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod data;
+pub(crate) mod evaluate;
 mod execute;
 mod listing;
 pub(crate) mod merge;

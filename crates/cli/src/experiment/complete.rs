@@ -11,7 +11,7 @@ use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Varian
 pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
     let mut whole = toml::Table::new();
     let defaults = [("seed", Some(0)), ("repetitions", Some(1))];
-    for (key, default) in [("title", None), ("description", None)]
+    for (key, default) in [("title", None), ("description", None), ("prepare", None)]
         .into_iter()
         .chain(defaults)
         .chain([("horizon", None), ("agents", None)])

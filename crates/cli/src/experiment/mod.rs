@@ -8,6 +8,7 @@
 mod complete;
 mod curves;
 pub(crate) mod diagnostic;
+mod library;
 mod quick;
 mod resolve;
 pub(crate) mod source;
@@ -27,6 +28,7 @@ use crate::check::{self, Check};
 pub(crate) use curves::Curves;
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
+use library::Library;
 use source::{Entry, Node, Span, Table};
 
 /// More cells than anybody has time for: surely a slip.
@@ -162,7 +164,8 @@ struct Contender {
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
-        let apart = ["title", "description", "seed", "repetitions", "algorithm", "curves", "check"];
+        let apart =
+            ["title", "description", "prepare", "seed", "repetitions", "algorithm", "curves", "check"];
         !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());
@@ -177,6 +180,8 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
             format!("the sweeps and repetitions make {size} cells: at most {MOST_CELLS} can be run");
         return Err(vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
     }
+    let prepare = root.get("prepare").and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_str);
+    let library = Library::new(prepare);
     let worlds = sweep::expand(&shared);
     let (mut groups, mut found) = (Vec::new(), Vec::new());
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
@@ -185,7 +190,7 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         for world in &worlds {
             for own in sweep::expand(&contender.table) {
                 let (id, choices) = id(&contender.name, &world.choices, &distinct, &own.choices);
-                match resolve::resolve(&world.table, &own.table, &contender.header) {
+                match resolve::resolve(&world.table, &own.table, &contender.header, &library) {
                     Err(problems) => found.extend(problems),
                     Ok(config) => {
                         let content = format!("{config:?}");
@@ -305,7 +310,9 @@ mod tests {
                 // How few features are enough depends on how many are shared.
                 let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
                 let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
-                if depends || tabular {
+                // Without data nothing can be built; the ranges of such worlds are tested in the simulator.
+                let needs_data = variant.defaults.contains_key("data");
+                if depends || tabular || needs_data {
                     continue;
                 }
                 let Some((good, bad)) = probes(setting.range) else { continue };

@@ -10,7 +10,7 @@ use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
 use crate::suggest::closest;
 
 /// What the top of an experiment may hold besides tables.
-const TOP: [&str; 6] = ["title", "description", "seed", "repetitions", "horizon", "agents"];
+const TOP: [&str; 7] = ["title", "description", "prepare", "seed", "repetitions", "horizon", "agents"];
 
 /// More agents than can be simulated in memory.
 const MOST_AGENTS: i64 = 10_000_000;
@@ -44,7 +44,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let key = entry.key.as_str();
     let section = Section::ALL.into_iter().find(|section| section.key() == key);
     match (key, section) {
-        ("title" | "description", _) => {
+        ("title" | "description" | "prepare", _) => {
             if !matches!(entry.node.scalar(), Some(toml::Value::String(_))) {
                 found.push(wrong_type(key, &entry.node, "a text"));
             }

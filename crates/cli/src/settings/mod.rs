@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Threshold,
     /// `true` or `false`.
     Switch,
+    /// Any text.
+    Text,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// A table with these keys.
@@ -63,6 +65,7 @@ impl Kind {
             Self::Whole | Self::Size(_) => "a whole number, zero or more".into(),
             Self::Threshold => "a number or inf".into(),
             Self::Switch => "true or false".into(),
+            Self::Text => "a text in quotes".into(),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
             Self::Table(_) => "a table".into(),
             Self::Tables(_) => "an array of tables".into(),

@@ -32,7 +32,7 @@ fn every_key_has_a_setting_whose_kind_fits_its_default() {
                     assert!(number.is_f64(), "{place}");
                 }
                 (Kind::Whole | Kind::Size(_), Value::Number(number)) => assert!(number.is_u64(), "{place}"),
-                (Kind::Switch, Value::Bool(_)) => {}
+                (Kind::Switch, Value::Bool(_)) | (Kind::Text, Value::String(_)) => {}
                 (kind, default) => panic!("{place}: {default} is not {}", kind.expected()),
             }
         }

@@ -4,6 +4,7 @@ mod browser;
 mod checks;
 mod command;
 mod compare;
+mod data;
 mod errors;
 mod experiments;
 mod frames;

@@ -67,6 +67,8 @@ fn a_row_has_all_settings_and_results() {
         "horizon",
         "regret",
         "reward",
+        "random_reward",
+        "normalised_reward",
         "uploads",
         "downloads",
         "messages",

@@ -58,7 +58,7 @@ pub(super) fn run(
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
         }
-        let agent = cast.arrivals.agent(step);
+        let agent = cast.turn(step);
         offer.agent = agent;
         offer.user = UserId(agent.0);
         cast.world.offer(step, &mut offer);
@@ -125,7 +125,7 @@ impl Ideal {
         let machine = self.agents[agent.0 as usize].as_mut().expect("it entered before it acts");
         let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        self.tally.chose(regret);
+        self.tally.chose(regret, offer.average_mean());
         self.tally.reward += reward;
         observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret }, self);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");

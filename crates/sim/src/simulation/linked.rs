@@ -162,7 +162,7 @@ impl Linked {
             self.leave(agent, now, observer);
         }
         self.go_wrong(step, now, observer)?;
-        let agent = cast.arrivals.agent(step);
+        let agent = cast.turn(step);
         self.enter(agent, cast, now)?;
         (offer.agent, offer.user) = (agent, UserId(agent.0));
         cast.world.offer(step, offer);
@@ -172,7 +172,7 @@ impl Linked {
         let arm =
             endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        self.tally.chose(regret);
+        self.tally.chose(regret, offer.average_mean());
         observer.observe(&Event::Chose { step, agent, arm, regret }, self);
         let features = offer.arms.row(arm).to_vec();
         let after = microseconds(self.config.network.reward_delay);

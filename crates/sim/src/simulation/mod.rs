@@ -108,6 +108,14 @@ impl RunConfig {
             return Err(ConfigError::new("horizon", 0, "it must be at least 1"));
         }
         let world = self.world.build(self.agents, self.seed)?;
+        if world.length().is_some_and(|length| self.horizon > length) {
+            let allowed = "the data has fewer interactions; `posse data inspect` counts them as events";
+            return Err(ConfigError::new("horizon", self.horizon, allowed));
+        }
+        if world.length().is_some() && self.arrival != ArrivalConfig::Uniform {
+            let allowed = "recorded interactions have arrivals of their own: leave out [arrival]";
+            return Err(ConfigError::new("kind", "not uniform", allowed));
+        }
         let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
         self.network.check()?;
         self.faults.check()?;
@@ -146,4 +154,11 @@ struct Cast {
     arrivals: Box<dyn Arrivals>,
     /// The arms' shape as the coordinator sees it.
     shape: Shape,
+}
+
+impl Cast {
+    /// Whose turn it is.
+    fn turn(&mut self, step: u64) -> posse_core::AgentId {
+        self.world.turn(step).unwrap_or_else(|| self.arrivals.agent(step))
+    }
 }
