@@ -59,6 +59,17 @@ impl Uplink {
                 Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
             }
             Self::RoundRequest => Cost::control(bytes),
+            // The matrix, the vector, the count and the information.
+            Self::Cluster(upload) => {
+                let d = upload.evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
+            }
+            // As many messages as there are clusters with news.
+            Self::Clusters(list) => list.uploads.iter().fold(Cost::control(bytes), |mut sum, upload| {
+                let d = upload.evidence.dimension();
+                sum.add(Cost::payload(d, (packed(d) + d + 2) as u64, 0));
+                Cost { control: 0, ..sum }
+            }),
         }
     }
 }
@@ -77,7 +88,14 @@ impl Downlink {
                 let d = evidence.dimension();
                 Cost::payload(d, (packed(d) + d + 1) as u64, bytes)
             }
-            Self::Receipt { .. } | Self::Collect { .. } => Cost::control(bytes),
+            Self::Group(group) => {
+                let d = group.snapshot.evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
+            }
+            Self::Receipt { .. }
+            | Self::Collect { .. }
+            | Self::ClusterReceipt { .. }
+            | Self::Regroup { .. } => Cost::control(bytes),
         }
     }
 }

@@ -133,7 +133,10 @@ impl Agent for SyncAgent {
                 Ok(None)
             }
             Downlink::Collect { .. } => Ok(None),
-            Downlink::Receipt { .. } => {
+            Downlink::Receipt { .. }
+            | Downlink::Group(_)
+            | Downlink::ClusterReceipt { .. }
+            | Downlink::Regroup { .. } => {
                 Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
             }
         }

@@ -1,0 +1,2 @@
+//! Clustered users.
+pub(crate) mod message;
