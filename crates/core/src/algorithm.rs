@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Shape};
+use crate::clustered::fclub::ClusteredAgent;
+use crate::clustered::groups::Groups;
+use crate::clustered::{CdpFclubDc, Club, Fclub, FclubDc, Homo, HomoDc, Sclub, UserLinUcb};
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::ids::AgentId;
@@ -33,6 +36,22 @@ pub enum Algorithm {
     FedLinUcb(FedLinUcb),
     /// Asynchronous exchange between agents that differ in some features (Li and Wang, 2022).
     AsyncLinUcbAm(AsyncLinUcbAm),
+    /// Clusters of users that share every interaction (Liu et al., 2022).
+    Fclub(Fclub),
+    /// Clusters of users that share when it is worth a message (Liu et al., 2022).
+    FclubDc(FclubDc),
+    /// The same with differential privacy of what leaves an agent (Liu et al., 2022).
+    CdpFclubDc(CdpFclubDc),
+    /// One group for everybody, every interaction shared.
+    Homo(Homo),
+    /// One group for everybody, shared when it is worth a message.
+    HomoDc(HomoDc),
+    /// Clusters of users, each agent for itself (Gentile et al., 2014).
+    Club(Club),
+    /// Clusters that split and merge, each agent for itself (Li et al., 2019).
+    Sclub(Sclub),
+    /// LinUCB, an independent learner for each user.
+    UserLinUcb(UserLinUcb),
 }
 
 /// What every member of a federation is told when it starts.
@@ -68,6 +87,14 @@ impl Algorithm {
             Self::SyncLinUcb(SyncLinUcb::default()),
             Self::FedLinUcb(FedLinUcb::default()),
             Self::AsyncLinUcbAm(AsyncLinUcbAm::default()),
+            Self::Fclub(Fclub::default()),
+            Self::FclubDc(FclubDc::default()),
+            Self::CdpFclubDc(CdpFclubDc::default()),
+            Self::Homo(Homo::default()),
+            Self::HomoDc(HomoDc::default()),
+            Self::Club(Club::default()),
+            Self::Sclub(Sclub::default()),
+            Self::UserLinUcb(UserLinUcb::default()),
         ]
     }
 
@@ -83,6 +110,14 @@ impl Algorithm {
             Self::SyncLinUcb(_) => "sync-lin-ucb",
             Self::FedLinUcb(_) => "fed-lin-ucb",
             Self::AsyncLinUcbAm(_) => "async-lin-ucb-am",
+            Self::Fclub(_) => "fclub",
+            Self::FclubDc(_) => "fclub-dc",
+            Self::CdpFclubDc(_) => "cdp-fclub-dc",
+            Self::Homo(_) => "homo",
+            Self::HomoDc(_) => "homo-dc",
+            Self::Club(_) => "club",
+            Self::Sclub(_) => "sclub",
+            Self::UserLinUcb(_) => "user-lin-ucb",
         }
     }
 
@@ -98,6 +133,14 @@ impl Algorithm {
             Self::SyncLinUcb(_) => "everybody shares when one agent learned enough (DisLinUCB)",
             Self::FedLinUcb(_) => "an agent pushes and pulls in one exchange when due",
             Self::AsyncLinUcbAm(_) => "shared and private features, alternating minimisation",
+            Self::Fclub(_) => "users in clusters, clusters in groups, every interaction shared",
+            Self::FclubDc(_) => "users in clusters, clusters in groups, evidence shared when it grew enough",
+            Self::CdpFclubDc(_) => "the same, with differential privacy of what leaves an agent",
+            Self::Homo(_) => "everybody believed to be alike, every interaction shared",
+            Self::HomoDc(_) => "everybody believed to be alike, evidence shared when it grew enough",
+            Self::Club(_) => "users in clusters, each agent for itself",
+            Self::Sclub(_) => "users in clusters that split and merge, each agent for itself",
+            Self::UserLinUcb(_) => "a learner for each user",
         }
     }
 
@@ -114,6 +157,14 @@ impl Algorithm {
             Self::SyncLinUcb(config) => config.check(),
             Self::FedLinUcb(config) => config.check(),
             Self::AsyncLinUcbAm(config) => config.check(),
+            Self::Fclub(config) => config.plan().check(),
+            Self::FclubDc(config) => config.plan().check(),
+            Self::CdpFclubDc(config) => config.plan().check(),
+            Self::Homo(config) => config.plan().check(),
+            Self::HomoDc(config) => config.plan().check(),
+            Self::Club(config) => config.check(),
+            Self::Sclub(config) => config.check(),
+            Self::UserLinUcb(config) => config.check(),
         }
     }
 
@@ -130,12 +181,25 @@ impl Algorithm {
             Self::LinUcb(config) | Self::CentralLinUcb(config) => {
                 Box::new(config.agent(self.name(), dimension))
             }
-            Self::AsyncLinUcb(config) => Box::new(config.agent(id, dimension)),
+            Self::AsyncLinUcb(config) => match config.private() {
+                Some(plan) => Box::new(ClusteredAgent::new(&plan, id, dimension, federation)),
+                None => Box::new(config.agent(id, dimension)),
+            },
             Self::AsyncLinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::AsyncLinPhe(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::SyncLinUcb(config) => Box::new(config.agent(dimension)),
             Self::FedLinUcb(config) => Box::new(config.agent(dimension, federation)),
             Self::AsyncLinUcbAm(config) => Box::new(config.agent(id, shape)),
+            Self::Fclub(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::FclubDc(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::CdpFclubDc(config) => {
+                Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation))
+            }
+            Self::Homo(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::HomoDc(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::Club(config) => Box::new(config.agent(dimension)),
+            Self::Sclub(config) => Box::new(config.agent(dimension)),
+            Self::UserLinUcb(config) => Box::new(config.agent(dimension)),
         })
     }
 
@@ -146,10 +210,15 @@ impl Algorithm {
         let dimension = shape.dimension();
         let name = self.name();
         Ok(match self {
-            Self::LinUcb(_) | Self::CentralLinUcb(_) => Box::new(Silent::new(name, dimension)),
-            Self::AsyncLinUcb(config) => {
-                Box::new(config.protocol.coordinator(name, &config.model, dimension))
-            }
+            Self::LinUcb(_)
+            | Self::CentralLinUcb(_)
+            | Self::Club(_)
+            | Self::Sclub(_)
+            | Self::UserLinUcb(_) => Box::new(Silent::new(name, dimension)),
+            Self::AsyncLinUcb(config) => match config.private() {
+                Some(plan) => Box::new(Groups::new(&plan, dimension)),
+                None => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
+            },
             Self::AsyncLinTs(config) => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
             Self::AsyncLinPhe(config) => {
                 Box::new(config.protocol.coordinator(name, &config.model, dimension))
@@ -157,6 +226,11 @@ impl Algorithm {
             Self::SyncLinUcb(config) => Box::new(config.coordinator(dimension)),
             Self::FedLinUcb(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcbAm(config) => Box::new(config.coordinator(shape)),
+            Self::Fclub(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::FclubDc(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::CdpFclubDc(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::Homo(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::HomoDc(config) => Box::new(Groups::new(&config.plan(), dimension)),
         })
     }
 
@@ -164,7 +238,16 @@ impl Algorithm {
     #[must_use]
     pub const fn join_policy(&self) -> JoinPolicy {
         match self {
-            Self::LinUcb(_) | Self::CentralLinUcb(_) | Self::FedLinUcb(_) => JoinPolicy::Lazy,
+            Self::LinUcb(_)
+            | Self::CentralLinUcb(_)
+            | Self::FedLinUcb(_)
+            | Self::Club(_)
+            | Self::Sclub(_)
+            | Self::UserLinUcb(_) => JoinPolicy::Lazy,
+            // Users are with their agents before the first of them is served.
+            Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
+                JoinPolicy::Eager
+            }
             Self::AsyncLinUcb(config) => config.protocol.join,
             Self::AsyncLinTs(config) => config.protocol.join,
             Self::AsyncLinPhe(config) => config.protocol.join,

@@ -104,6 +104,9 @@ pub mod wire;
 pub use agent::*;
 pub use algorithm::{Algorithm, Federation, Placement};
 pub use arms::Arms;
+pub use clustered::{
+    CdpFclubDc, Club, ClusterConfig, Fclub, FclubDc, Homo, HomoDc, Linkage, Sclub, UserLinUcb,
+};
 pub use coordinator::*;
 pub use cost::Cost;
 pub use error::*;
@@ -115,6 +118,7 @@ pub use linear::{
 };
 pub use message::*;
 pub use parcel::{LowRank, Parcel};
+pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream};
 pub use ridge::Ridge;
 pub use trigger::Threshold;

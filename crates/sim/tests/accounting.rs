@@ -194,8 +194,11 @@ fn o26_an_exchange_is_two_messages() {
 #[test]
 fn o26_the_width_has_no_price() {
     let model = ModelConfig { fixed_width: Some(0.2), ..ModelConfig::default() };
-    let algorithm =
-        Algorithm::AsyncLinUcb(AsyncLinUcb { model, protocol: protocol(1.0, 1.0, JoinPolicy::Eager) });
+    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb {
+        model,
+        protocol: protocol(1.0, 1.0, JoinPolicy::Eager),
+        privacy: None,
+    });
     let tally = run(&small(9, 4, 100, algorithm)).1;
     let theory = run(&small(9, 4, 100, async_lin_ucb(protocol(1.0, 1.0, JoinPolicy::Eager)))).1;
     assert_eq!((tally.up.scalars, tally.down.scalars), (theory.up.scalars, theory.down.scalars));

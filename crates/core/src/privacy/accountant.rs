@@ -253,7 +253,7 @@ mod tests {
 
     fn accountant(max_releases: u64, max_trees: u32) -> Accountant {
         let config = PrivacyConfig { max_releases, max_trees, ..Default::default() };
-        let calibration = config.calibration(10, 5);
+        let calibration = config.calibration(10);
         Accountant::new(config, calibration)
     }
 

@@ -22,7 +22,7 @@ pub enum Clip {
 /// Two runs are neighbours if one interaction (x, y) is replaced by another. When users came, to which
 /// agent, and how many there were is not protected; `docs/guides/what-privacy-you-get.md` has the whole list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct PrivacyConfig {
     /// ε > 0: how much more likely any outcome may be with one interaction than with another, as e^ε.
     /// Default 1.
@@ -48,8 +48,9 @@ pub struct PrivacyConfig {
     /// > 1: the next release is due when the observations have grown by this factor. It counts observations,
     /// > which are public, and looks at nothing else. Default 1.5.
     pub release_growth: f64,
-    /// m: clusters an agent is expected to have; bounds on the noise hold for that many at once. Default 4.
-    pub expected_clusters: u64,
+    /// mL: streams of releases in the whole federation; bounds on the noise hold for that many at once, and
+    /// grow with the root of its logarithm. Default 100.
+    pub streams: u64,
     /// α_f in (0, 1): the probability with which the bounds on the noise may fail. Default 0.1.
     pub noise_failure: f64,
     /// Choose with the raw observations that were not released yet as well. Better choices; but then later
@@ -70,7 +71,7 @@ impl Default for PrivacyConfig {
             clip: Clip::Scale,
             first_release: 500,
             release_growth: 1.5,
-            expected_clusters: 4,
+            streams: 100,
             noise_failure: 0.1,
             raw_buffer: false,
         }
@@ -99,22 +100,22 @@ impl PrivacyConfig {
         }
         let growth = self.release_growth;
         require(growth > 1.0 && growth.is_finite(), "release_growth", growth, "it must be above 1")?;
-        if self.expected_clusters == 0 {
-            return Err(ConfigError::new("expected_clusters", 0, "it must be at least 1"));
+        if self.streams == 0 {
+            return Err(ConfigError::new("streams", 0, "it must be at least 1"));
         }
         require(unit(self.noise_failure), "noise_failure", self.noise_failure, UNIT)
     }
 
-    /// The noise that keeps the promise, for a federation of so many agents.
+    /// The noise that keeps the promise.
     #[must_use]
-    pub fn calibration(&self, dimension: usize, agents: u64) -> Calibration {
+    pub fn calibration(&self, dimension: usize) -> Calibration {
         let rho_total = conversion::rho(self.epsilon, self.delta);
         let rho_tree = rho_total / f64::from(self.max_trees);
         let depth = tree::depth(self.max_releases);
         // One interaction moves [x; y][x; y]ᵀ by √2·(X̄² + Ȳ²) at most, in Frobenius' norm.
         let reach = self.feature_bound * self.feature_bound + self.reward_bound * self.reward_bound;
         let sigma = reach * (f64::from(depth) / (2.0 * rho_tree)).sqrt();
-        let streams = (agents.max(1) * self.expected_clusters) as f64;
+        let streams = self.streams as f64;
         let bounds = Bounds::new(sigma, depth, dimension, streams, self.max_releases, self.noise_failure);
         Calibration {
             rho_total,
@@ -202,7 +203,7 @@ mod tests {
     fn a_calibration_spends_exactly_its_budget() {
         for (max_releases, max_trees) in [(1, 1), (16, 4), (1000, 7)] {
             let config = PrivacyConfig { max_releases, max_trees, ..Default::default() };
-            let made = config.calibration(10, 50);
+            let made = config.calibration(10);
             let all = made.rho_node * f64::from(made.depth) * f64::from(max_trees);
             assert!((all / made.rho_total - 1.0).abs() < 1e-12);
             assert!((conversion::epsilon(all, config.delta) - config.epsilon).abs() < 1e-6);

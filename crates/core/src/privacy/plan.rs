@@ -71,7 +71,7 @@ impl PlanRequest {
     }
 
     fn made(&self) -> Plan {
-        let calibration = self.privacy.calibration(self.dimension, self.agents);
+        let calibration = self.privacy.calibration(self.dimension);
         let (bound, shift) = (calibration.bounds.matrix, calibration.bounds.shift());
         let each = self.interactions as f64 / self.agents as f64;
         let PrivacyConfig { first_release, release_growth, max_releases, .. } = self.privacy;
@@ -119,7 +119,7 @@ mod tests {
     use crate::privacy::conversion;
 
     fn request() -> PlanRequest {
-        let privacy = PrivacyConfig { max_trees: 1, ..Default::default() };
+        let privacy = PrivacyConfig { max_trees: 1, streams: 20, ..Default::default() };
         let least_eigenvalue = 1.0 / 18.0;
         PlanRequest { privacy, dimension: 10, agents: 5, interactions: 1_000_000, least_eigenvalue }
     }

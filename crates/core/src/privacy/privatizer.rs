@@ -38,14 +38,8 @@ struct Stream {
 }
 
 impl Privatizer {
-    pub(crate) fn new(
-        config: &PrivacyConfig,
-        dimension: usize,
-        agents: u64,
-        id: AgentId,
-        seed: Seed,
-    ) -> Self {
-        let calibration = config.calibration(dimension, agents);
+    pub(crate) fn new(config: &PrivacyConfig, dimension: usize, id: AgentId, seed: Seed) -> Self {
+        let calibration = config.calibration(dimension);
         Self {
             config: config.clone(),
             calibration,
@@ -111,10 +105,6 @@ impl Privatizer {
 
     pub(crate) fn has_release(&self, stream: u64) -> bool {
         self.streams.get(&stream).is_some_and(|stream| !stream.tree.is_exhausted())
-    }
-
-    pub(crate) const fn first_release(&self) -> u64 {
-        self.config.first_release
     }
 
     pub(crate) const fn uses_raw_buffer(&self) -> bool {

@@ -546,9 +546,9 @@ pub struct LocalClusterState {
     pub chooser: ::core::option::Option<RidgeState>,
     #[prost(uint64, tag = "5")]
     pub members: u64,
-    /// Observations in the last release.
-    #[prost(uint64, tag = "6")]
-    pub released: u64,
+    /// What it observed until the last release (private federations).
+    #[prost(message, optional, tag = "6")]
+    pub sent: ::core::option::Option<Evidence>,
     /// The model of a cluster that stays with its agent (club, sclub).
     #[prost(message, optional, tag = "7")]
     pub model: ::core::option::Option<RidgeState>,
@@ -582,6 +582,8 @@ pub struct ClusteredAgentState {
     pub stage_left: u64,
     #[prost(uint32, tag = "10")]
     pub stage: u32,
+    #[prost(uint64, tag = "11")]
+    pub dimension: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClusterState {
@@ -602,12 +604,16 @@ pub struct ClusterState {
     #[prost(uint64, tag = "8")]
     pub version: u64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GroupState {
     #[prost(uint64, tag = "1")]
     pub group: u64,
     #[prost(uint64, tag = "2")]
     pub version: u64,
+    #[prost(message, optional, tag = "3")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "4")]
+    pub information: f64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupSeatState {
@@ -644,4 +650,6 @@ pub struct GroupsState {
     pub now: u64,
     #[prost(uint64, tag = "13")]
     pub repairs: u64,
+    #[prost(uint64, tag = "14")]
+    pub dimension: u64,
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::{
-    AgentId, Downlink, Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, RoundId, Seed, Snapshot, Tick,
-    Uplink, Version,
+    AgentId, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload, GroupSnapshot,
+    Incarnation, Parcel, PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -48,7 +48,26 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         Just(Uplink::RoundRequest),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),
+        cluster_uploads().prop_map(Uplink::Cluster),
+        (
+            integers(),
+            proptest::collection::vec(integers(), 0..4),
+            proptest::collection::vec(cluster_uploads(), 0..3)
+        )
+            .prop_map(|(phase, kept, uploads)| {
+                let kept = kept.into_iter().map(ClusterId).collect();
+                Uplink::Clusters(ClusterList { phase: PhaseId(phase), kept, uploads })
+            }),
     ]
+}
+
+fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
+    (integers(), integers(), integers(), informations(), evidences(), any::<bool>()).prop_map(
+        |(cluster, number, based_on, information, evidence, released)| {
+            let (cluster, based_on) = (ClusterId(cluster), Version(based_on));
+            ClusterUpload { cluster, number, based_on, information, evidence, released }
+        },
+    )
 }
 
 pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
@@ -67,6 +86,19 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
                 Downlink::Commit { round: RoundId(round), included, version: Version(version), evidence }
             }
         ),
+        (integers(), integers(), any::<bool>(), integers(), informations(), evidences()).prop_map(
+            |(cluster, members, authoritative, version, information, evidence)| {
+                let (version, contains) = (Version(version), members);
+                let snapshot = Snapshot { authoritative, version, contains, information, evidence };
+                Downlink::Group(GroupSnapshot { cluster: ClusterId(cluster), members, snapshot })
+            }
+        ),
+        (integers(), integers(), option::of(integers())).prop_map(|(cluster, number, version)| {
+            let version = version.map(Version);
+            Downlink::ClusterReceipt { cluster: ClusterId(cluster), number, version }
+        }),
+        (integers(), any::<bool>())
+            .prop_map(|(phase, anew)| Downlink::Regroup { phase: PhaseId(phase), anew }),
     ]
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn central() -> Algorithm {
 }
 
 pub(crate) fn async_lin_ucb(protocol: ProtocolConfig) -> Algorithm {
-    Algorithm::AsyncLinUcb(AsyncLinUcb { model: ModelConfig::default(), protocol })
+    Algorithm::AsyncLinUcb(AsyncLinUcb { protocol, ..AsyncLinUcb::default() })
 }
 
 /// γ_U, γ_D and when newcomers become known.
