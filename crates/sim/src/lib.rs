@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 mod curve;
+mod gauge;
 mod invariants;
 pub mod network;
 mod observer;
@@ -59,6 +60,7 @@ mod tally;
 pub mod world;
 
 pub use curve::Curve;
+pub use gauge::Clustering;
 pub use invariants::Invariants;
 pub use observer::{Event, Observer, Stage};
 pub use simulation::{RunConfig, RunError};

@@ -9,6 +9,7 @@ use posse_core::{
 
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
+use crate::gauge::{Gauge, look};
 use crate::observer::{Event, Observer, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
@@ -54,6 +55,7 @@ pub(super) fn run(
     }
     let mut offer = Offer::new();
     let mut seen = vec![false; count];
+    let mut gauge = Gauge::new(config.horizon);
     for step in 0..config.horizon {
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
@@ -71,9 +73,15 @@ pub(super) fn run(
             ideal.tally.agents_seen += 1;
         }
         ideal.interact(step, learner, &offer, observer)?;
+        let mut tally = std::mem::take(&mut ideal.tally);
+        gauge.look_if_due(&mut tally, &ideal, &*cast.world);
+        ideal.tally = tally;
         report(&ideal.tally, observer)?;
     }
     observer.observe(&Event::Quiet, &ideal);
+    let mut tally = std::mem::take(&mut ideal.tally);
+    look(&mut tally, &ideal, &*cast.world);
+    ideal.tally = tally;
     report(&ideal.tally, observer)?;
     Ok(ideal.tally)
 }

@@ -8,6 +8,7 @@
 
 mod arrival;
 mod catalogue;
+mod clustered;
 mod drift;
 mod form;
 mod gamma;
@@ -20,6 +21,7 @@ use posse_core::{AgentId, Arms, ConfigError, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 pub use arrival::{ArrivalConfig, Arrivals};
+pub use clustered::{Assignment, ClusteredConfig};
 pub use drift::Drift;
 pub use form::Form;
 pub use heterogeneous::HeterogeneousConfig;
@@ -43,6 +45,11 @@ pub trait World: Send {
     /// The true parameters of an agent over all its features, shared ones first. `None` where the world has
     /// none or they change over time.
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>>;
+
+    /// The cluster that a user belongs to in truth, if users are clustered.
+    fn cluster(&self, _user: UserId) -> Option<u64> {
+        None
+    }
 }
 
 /// One interaction as the world offers it. An algorithm sees the agent, the user and the arms; the rest is
@@ -59,13 +66,22 @@ pub struct Offer {
     pub means: Vec<f64>,
     /// What is added to the mean of whichever arm is chosen.
     pub noise: f64,
+    /// Where rewards are 0 or 1: the reward is 1 if this lies below the mean of whichever arm is chosen.
+    pub coin: Option<f64>,
 }
 
 impl Offer {
     /// An offer without arms, to be filled by a world.
     #[must_use]
     pub const fn new() -> Self {
-        Self { agent: AgentId(0), user: UserId(0), arms: Arms::new(0), means: Vec::new(), noise: 0.0 }
+        Self {
+            agent: AgentId(0),
+            user: UserId(0),
+            arms: Arms::new(0),
+            means: Vec::new(),
+            noise: 0.0,
+            coin: None,
+        }
     }
 
     /// The reward for choosing `arm`.
@@ -74,7 +90,10 @@ impl Offer {
     /// If there is no such arm.
     #[must_use]
     pub fn reward(&self, arm: usize) -> f64 {
-        self.means[arm] + self.noise
+        match self.coin {
+            Some(coin) => f64::from(u8::from(coin < self.means[arm])),
+            None => self.means[arm] + self.noise,
+        }
     }
 
     /// By how much the mean of `arm` falls short of the best one.
@@ -123,6 +142,8 @@ pub enum WorldConfig {
     Linear(LinearConfig),
     /// Rewards linear in the features, with shared and local parameters.
     Heterogeneous(HeterogeneousConfig),
+    /// Users in clusters, rewards 0 or 1.
+    Clustered(ClusteredConfig),
 }
 
 impl WorldConfig {
@@ -134,6 +155,7 @@ impl WorldConfig {
         match self {
             Self::Linear(config) => config.build(seed),
             Self::Heterogeneous(config) => config.build(seed),
+            Self::Clustered(config) => config.build(agents, seed),
         }
     }
 
@@ -150,6 +172,11 @@ impl WorldConfig {
                 "heterogeneous",
                 "linear rewards, some parameters shared and some of each agent's own",
                 Self::Heterogeneous(Default::default()),
+            ),
+            (
+                "clustered",
+                "users in clusters with parameters of their own, rewards 0 or 1",
+                Self::Clustered(Default::default()),
             ),
         ]
     }
@@ -192,6 +219,12 @@ mod tests {
             WorldConfig::Heterogeneous(mixed(Form::Paper)),
             WorldConfig::Heterogeneous(mixed(Form::Authors)),
             WorldConfig::Heterogeneous(HeterogeneousConfig { noise_shape, drift, ..mixed(Form::Paper) }),
+            WorldConfig::Clustered(ClusteredConfig { arms: 25, ..ClusteredConfig::default() }),
+            WorldConfig::Clustered(ClusteredConfig {
+                arms: 25,
+                assignment: Assignment::Contiguous,
+                ..ClusteredConfig::default()
+            }),
         ]
     }
 
