@@ -4,7 +4,7 @@ use posse_core::{AgentId, ConfigError, Domain, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::vector::{dot, gaussian};
-use super::{Offer, World};
+use super::{Luck, Offer, World};
 
 /// Which users an agent serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,8 +137,7 @@ impl World for Clustered {
             draw(&mut self.features, &mut stream);
             offer.push(&self.features, dot(theta, &self.features));
         }
-        offer.noise = 0.0;
-        offer.coin = Some(self.clicks.stream(0, step).uniform());
+        offer.luck = Luck::Coin(self.clicks.stream(0, step).uniform());
     }
 
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>> {
@@ -165,6 +164,8 @@ fn draw(v: &mut [f64], stream: &mut posse_core::Stream) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::world::tests::ask;
 
@@ -191,24 +192,14 @@ mod tests {
             let mut world = config.build(5, Seed(2)).unwrap();
             let of_one = (0..5).filter(|agent| world.parameters(AgentId(*agent)).is_some()).count();
             assert_eq!(of_one, alike, "{assignment:?}");
-            let mut seen = vec![std::collections::BTreeSet::new(); 5];
+            let mut seen = vec![BTreeSet::new(); 5];
             for step in 0..4000 {
                 let agent = step % 5;
                 seen[agent as usize].insert(ask(&mut *world, agent, step).user);
             }
             assert!(seen.iter().all(|users| users.len() == 8), "eight users each");
-            let all: std::collections::BTreeSet<_> = seen.concat_users();
+            let all: BTreeSet<UserId> = seen.iter().flatten().copied().collect();
             assert_eq!(all.len(), 40, "and nobody is served twice");
-        }
-    }
-
-    trait ConcatUsers {
-        fn concat_users(&self) -> std::collections::BTreeSet<UserId>;
-    }
-
-    impl ConcatUsers for Vec<std::collections::BTreeSet<UserId>> {
-        fn concat_users(&self) -> std::collections::BTreeSet<UserId> {
-            self.iter().flatten().copied().collect()
         }
     }
 
