@@ -26,12 +26,20 @@ fn payload(d: usize, scalars: u64) -> Cost {
 }
 
 fn uplink_cost(message: &Uplink) -> Cost {
+    let cluster = |d: usize| payload(d, (packed(d) + d + 2) as u64);
     let mut cost = match message {
         Uplink::Evidence(upload) => {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
         }
         Uplink::RoundEvidence { evidence, .. } => payload(evidence.dimension(), parcel_scalars(evidence) + 1),
         Uplink::RoundRequest => Cost { control: 1, ..Cost::default() },
+        Uplink::Cluster(upload) => cluster(upload.evidence.dimension()),
+        Uplink::Clusters(list) if list.uploads.is_empty() => Cost { control: 1, ..Cost::default() },
+        Uplink::Clusters(list) => {
+            let mut sum = Cost::default();
+            list.uploads.iter().for_each(|upload| sum.add(cluster(upload.evidence.dimension())));
+            sum
+        }
     };
     cost.bytes = wire::encode_uplink(message).len() as u64;
     cost
@@ -42,7 +50,11 @@ fn downlink_cost(message: &Downlink) -> Cost {
     let mut cost = match message {
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
-        Downlink::Receipt { .. } | Downlink::Collect { .. } => Cost { control: 1, ..Cost::default() },
+        Downlink::Group(group) => dense(group.snapshot.evidence.dimension(), 2),
+        Downlink::Receipt { .. }
+        | Downlink::Collect { .. }
+        | Downlink::ClusterReceipt { .. }
+        | Downlink::Regroup { .. } => Cost { control: 1, ..Cost::default() },
     };
     cost.bytes = wire::encode_downlink(message).len() as u64;
     cost

@@ -40,6 +40,8 @@ pub(crate) struct Groups {
     pub(super) lives: u64,
     pub(super) next_group: u64,
     pub(super) seats: BTreeMap<AgentId, u64>,
+    /// Agents that were asked to say everything again and have not yet: they hear nothing until then.
+    pub(super) away: BTreeSet<AgentId>,
     pub(super) clusters: BTreeMap<Key, Known>,
     pub(super) groups: BTreeMap<u64, Group>,
     pub(super) now: Tick,
@@ -107,6 +109,7 @@ impl Groups {
             lives: 0,
             next_group: 1,
             seats: BTreeMap::new(),
+            away: BTreeSet::new(),
             clusters: BTreeMap::new(),
             groups: BTreeMap::new(),
             now: Tick(0),
@@ -291,10 +294,13 @@ impl Groups {
         for key in gone {
             touched.insert(self.remove(key));
         }
+        let was_away = self.away.remove(&from);
         for &cluster in &list.kept {
             let key = (from, life, cluster);
             if !self.clusters.contains_key(&key) {
                 touched.insert(self.seat(key, None));
+            } else if was_away {
+                self.listen(key);
             }
         }
         let mut answers = Vec::new();
@@ -304,6 +310,9 @@ impl Groups {
                 Some(known) => known.group,
                 None => self.seat(key, None),
             };
+            if was_away {
+                self.listen(key);
+            }
             let before = self.groups[&group].version;
             let known = self.clusters.get_mut(&key).expect("it has a seat");
             (known.number, known.own) = (upload.number, upload.evidence);
@@ -355,6 +364,18 @@ impl Groups {
         seat.members.insert(key);
         seat.roster.set(key, 0.0, self.patience, Version(0), 0);
         group
+    }
+
+    /// Somebody listens for a cluster again, and has heard nothing.
+    fn listen(&mut self, key: Key) {
+        let Known { number, group, .. } = self.clusters[&key];
+        let group = self.groups.get_mut(&group).expect("every cluster has a group");
+        group.roster.set(key, 0.0, self.patience, Version(0), number);
+    }
+
+    /// Whether somebody listens for a cluster.
+    pub(super) fn is_heard(&self, key: Key) -> bool {
+        self.seats.get(&key.0) == Some(&key.1) && !self.away.contains(&key.0)
     }
 
     /// Takes a cluster out of its group, which is gone if that was all of it.
@@ -443,8 +464,7 @@ impl Groups {
                 continue;
             }
             self.form(&members);
-            let listening: Vec<Key> =
-                members.iter().copied().filter(|key| self.seats.get(&key.0) == Some(&key.1)).collect();
+            let listening: Vec<Key> = members.iter().copied().filter(|key| self.is_heard(*key)).collect();
             outgoing.extend(listening.into_iter().map(|key| self.snapshot_to(key)));
         }
         outgoing.extend(self.start_if_due());
@@ -461,7 +481,7 @@ impl Groups {
             formed = Some(group);
             let seat = self.clusters.get_mut(&key).expect("it was just seated");
             *seat = Known { group, ..known };
-            if self.seats.get(&key.0) != Some(&key.1) {
+            if !self.is_heard(key) {
                 self.groups.get_mut(&group).expect("it was just made").roster.remove(key);
             }
         }
@@ -477,6 +497,11 @@ impl Coordinator for Groups {
             if !self.seats.contains_key(&agent) {
                 self.lives += 1;
                 self.seats.insert(agent, self.lives);
+            }
+            self.away.insert(agent);
+            for key in self.of_life(agent, self.seats[&agent]).collect::<Vec<_>>() {
+                let group = self.clusters[&key].group;
+                self.groups.get_mut(&group).expect("every cluster has a group").roster.remove(key);
             }
             let phase = self.phases.as_ref().map_or(PhaseId(0), |phases| phases.phase);
             return vec![Outgoing::to(agent, Downlink::Regroup { phase, anew: true })];
@@ -494,6 +519,7 @@ impl Coordinator for Groups {
     }
 
     fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+        self.away.remove(&agent);
         if let Some(life) = self.seats.remove(&agent) {
             self.orphan(agent, life);
         }

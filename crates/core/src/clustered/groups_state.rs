@@ -45,6 +45,7 @@ impl Groups {
             now: self.now.0,
             repairs: self.repairs,
             dimension: self.dimension() as u64,
+            away: self.away.iter().map(|agent| agent.0).collect(),
             ..Default::default()
         };
         if let Some(phases) = &self.phases {
@@ -66,6 +67,7 @@ impl Groups {
         }
         let seats: BTreeMap<AgentId, u64> =
             state.seats.iter().map(|seat| (AgentId(seat.agent), seat.life)).collect();
+        let away: BTreeSet<AgentId> = state.away.into_iter().map(AgentId).collect();
         let mut groups = BTreeMap::new();
         for group in state.groups {
             let evidence = self.evidence(group.evidence, false)?;
@@ -91,7 +93,7 @@ impl Groups {
                 return Err(DecodeError::invalid("cluster", "its information is not finite"));
             }
             group.members.insert(key);
-            if seats.get(&key.0) == Some(&key.1) {
+            if seats.get(&key.0) == Some(&key.1) && !away.contains(&key.0) {
                 let version = Version(cluster.version);
                 group.roster.set(key, cluster.information, self.patience, version, cluster.number);
             }
@@ -109,7 +111,8 @@ impl Groups {
                 waiting: state.waiting.iter().map(|agent| AgentId(*agent)).collect(),
             });
         }
-        (self.seats, self.groups, self.clusters) = (seats, groups, clusters);
+        (self.seats, self.away) = (seats, away);
+        (self.groups, self.clusters) = (groups, clusters);
         self.version = Version(state.version);
         (self.lives, self.next_group, self.repairs) = (state.lives, state.next_group, state.repairs);
         self.now = Tick(state.now);

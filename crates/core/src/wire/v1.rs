@@ -652,4 +652,7 @@ pub struct GroupsState {
     pub repairs: u64,
     #[prost(uint64, tag = "14")]
     pub dimension: u64,
+    /// Asked to say everything again.
+    #[prost(uint64, repeated, tag = "15")]
+    pub away: ::prost::alloc::vec::Vec<u64>,
 }

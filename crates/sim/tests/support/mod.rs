@@ -4,8 +4,7 @@
 pub(crate) mod dense;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, Downlink, JoinPolicy, LinUcb, ModelConfig, ProtocolConfig, Seed, Threshold,
-    Uplink,
+    Algorithm, AsyncLinUcb, Downlink, JoinPolicy, LinUcb, ProtocolConfig, Seed, Threshold, Uplink,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
