@@ -18,6 +18,7 @@ mod row;
 mod runner;
 mod settings;
 mod shard;
+mod statement;
 mod statistics;
 mod suggest;
 mod table;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, bench as bench_command, compare, merge, reproduce, run, worlds};
+use command::{Ending, algorithms, bench as bench_command, compare, merge, privacy, reproduce, run, worlds};
 use experiment::Report;
 
 /// Federated contextual bandits: simulate them, compare them
@@ -54,6 +55,7 @@ enum Command {
     Compare(compare::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
+    Privacy(privacy::Args),
     Bench(bench_command::Args),
 }
 
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
+        Command::Privacy(args) => privacy::run(args),
         Command::Bench(args) => bench_command::run(args),
     };
     match result {

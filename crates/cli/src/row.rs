@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::experiment::Cell;
 use crate::metric::METRICS;
 use crate::settings::Section;
+use crate::statement;
 
 /// What a cell that ran to its end leaves behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +52,9 @@ impl Serialize for Row<'_> {
         }
         for metric in METRICS {
             map.serialize_entry(metric.name, &(metric.of)(self.tally()))?;
+        }
+        if let Some(report) = &self.tally().privacy {
+            map.serialize_entry("privacy", &statement::document(report))?;
         }
         map.serialize_entry("seconds", &self.record.seconds)?;
         map.end()

@@ -6,6 +6,7 @@ pub(crate) mod compare;
 mod execute;
 mod listing;
 pub(crate) mod merge;
+pub(crate) mod privacy;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod worlds;

@@ -24,6 +24,9 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("noise", Kind::Number, "σ: standard deviation of the reward noise", "0 or more"),
     setting("form", Kind::OneOf(&["paper", "authors"]), "how parameters and arms are drawn", ""),
     setting("pool", Kind::Size(1_000_000), "arms in the catalogue of the authors' form", "arms or more"),
+    setting("users", Kind::Size(10_000_000), "n: users of all agents", "agents or more"),
+    setting("clusters", Kind::Size(10_000_000), "m: clusters of users", "1 to users"),
+    setting("assignment", Kind::OneOf(&["shuffled", "contiguous"]), "which users an agent serves", ""),
     setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];
