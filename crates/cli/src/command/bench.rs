@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::{Ending, print, print_json};
-use crate::bench::{Effort, Measurements, interactions, simulated, uploads};
+use crate::bench::{
+    Effort, Measurements, Simulated, clustered, interactions, phase_step, simulated, uploads,
+};
 
 /// Measure what an interaction, an upload and a simulation cost on this machine
 #[derive(Debug, clap::Args)]
@@ -26,6 +28,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         interactions: dimensions.map(|d| interactions(d, effort)).collect::<Result<_, _>>()?,
         uploads: agents.map(|n| uploads(n, effort)).collect::<Result<_, _>>()?,
         simulations: simulated(effort)?,
+        clustered: clustered(effort)?,
+        phases: [100, 1000, if args.quick { 3000 } else { 10_000 }]
+            .into_iter()
+            .map(phase_step)
+            .collect::<Result<_, _>>()?,
     };
     if args.json {
         print_json(&measured)?;
@@ -70,11 +77,28 @@ fn tables(measured: &Measurements) -> String {
         out,
         "\nSimulate 1000 agents, 25 arms of 25 features (published: the authors' Python code, elsewhere)",
     );
+    simulations(out, &measured.simulations);
+    line(
+        out,
+        "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features (published: the authors' Python code, elsewhere)",
+    );
+    simulations(out, &measured.clustered);
+    line(out, "\nBegin a phase at one agent: estimates, edges, components, 10 features");
+    line(out, "     users         time   clusters   bytes/user");
+    for row in &measured.phases {
+        let bytes = row.bytes_per_user.map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
+        let (users, time, clusters) = (row.users, row.milliseconds, row.clusters);
+        line(out, &format!("{users:>10} {time:>9.1} ms {clusters:>10} {bytes:>12}"));
+    }
+    text
+}
+
+fn simulations(out: &mut String, rows: &[Simulated]) {
     line(
         out,
         "                                          posse    published    ratio   interactions/s   regret   messages",
     );
-    for row in &measured.simulations {
+    for row in rows {
         line(
             out,
             &format!(
@@ -89,7 +113,6 @@ fn tables(measured: &Measurements) -> String {
             ),
         );
     }
-    text
 }
 
 fn line(out: &mut String, text: &str) {

@@ -318,7 +318,7 @@ impl Agent for ClusteredAgent {
     fn privacy(&self) -> Option<PrivacyReport> {
         self.private.as_ref().map(|own| {
             let mut report = own.privatizer.report(self.users.most());
-            report.splits = self.edge_scale.is_some();
+            report.splits = self.edge_scale.is_some_and(f64::is_finite);
             report
         })
     }

@@ -22,9 +22,11 @@ pub fn simple_rho(epsilon: f64, delta: f64) -> f64 {
 /// The smallest ε over all orders α > 1 of αρ + (ln(1/δ) + (α−1)·ln(1 − 1/α) − ln α)/(α−1); never negative.
 #[must_use]
 pub fn epsilon(rho: f64, delta: f64) -> f64 {
-    if rho <= 0.0 {
-        return 0.0;
-    }
+    if rho <= 0.0 { 0.0 } else { tight(rho, delta).0.max(0.0) }
+}
+
+/// The smallest ε, which may be negative, with the order that gives it.
+fn tight(rho: f64, delta: f64) -> (f64, f64) {
     let failure = libm::log(1.0 / delta);
     let at = |u: f64| {
         let over = libm::exp(u); // α − 1
@@ -35,7 +37,7 @@ pub fn epsilon(rho: f64, delta: f64) -> f64 {
     // The best order is near 1 + √(ln(1/δ)/ρ); in u = ln(α − 1) the curve has one valley.
     let centre = 0.5 * libm::log((failure.max(1e-12)) / rho);
     let (mut low, mut high) = (centre - 12.0, centre + 12.0);
-    for _ in 0..200 {
+    for _ in 0..70 {
         let third = (high - low) / 3.0;
         if at(low + third) < at(high - third) {
             high -= third;
@@ -43,28 +45,24 @@ pub fn epsilon(rho: f64, delta: f64) -> f64 {
             low += third;
         }
     }
-    at(0.5 * (low + high)).min(simple_epsilon(rho, delta)).max(0.0)
+    let best = 0.5 * (low + high);
+    (at(best), 1.0 + libm::exp(best))
 }
 
-/// The largest ρ whose [`epsilon`] at `delta` is at most `target`.
+/// The largest ρ whose [`epsilon`] at `delta` is at most `target`, up to rounding.
 #[must_use]
 pub fn rho(target: f64, delta: f64) -> f64 {
-    // The tight ρ is above the simple one; double until it is too much, then bisect.
-    let mut low = simple_rho(target, delta);
-    let mut high = 2.0 * low;
-    while epsilon(high, delta) <= target {
-        low = high;
-        high *= 2.0;
-    }
-    for _ in 0..100 {
-        let middle = 0.5 * (low + high);
-        if epsilon(middle, delta) <= target {
-            low = middle;
-        } else {
-            high = middle;
+    // ε is the lowest of many lines in ρ, so it is concave: Newton's steps from below never go too far.
+    let mut rho = simple_rho(target, delta);
+    for _ in 0..30 {
+        let (epsilon, order) = tight(rho, delta);
+        let step = (target - epsilon) / order;
+        if step <= 1e-13 * rho {
+            break;
         }
+        rho += step;
     }
-    low
+    rho
 }
 
 /// The δ that Gaussian noise with ρ-zCDP has at ε, exactly (Balle and Wang, 2018): with μ = √(2ρ),

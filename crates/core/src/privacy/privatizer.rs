@@ -74,7 +74,8 @@ impl Privatizer {
                 InputError::RewardBound { value: y, bound: largest }
             });
         }
-        self.clipped += 1;
+        // Rounding alone is no news.
+        self.clipped += u64::from(length > longest * (1.0 + 1e-9) || y.abs() > largest);
         // Rounded down, so that no rounding makes it longer than the bound.
         let factor = if length > longest { longest / length * (1.0 - f64::EPSILON * 4.0) } else { 1.0 };
         Ok((x.iter().map(|v| v * factor).collect(), y.clamp(-largest, largest)))
