@@ -80,7 +80,7 @@ pub(super) const PRIVACY: &[Setting] = &[
     setting("release_growth", Kind::Number, "growth of observations until the next release", "above 1"),
     setting("streams", Kind::Whole, "streams that bounds on the noise hold for at once", "1 or more"),
     setting("noise_failure", Kind::Number, "probability with which those may fail", "between 0 and 1"),
-    setting("raw_buffer", Kind::Switch, "choose with raw observations too, for a weaker promise", ""),
+    setting("raw_buffer", Kind::Switch, "choose with raw observations too: a weaker promise", ""),
 ];
 
 /// Settings that mean something else for `fed-lin-ucb`.

@@ -29,7 +29,7 @@ pub struct ClusteredConfig {
     pub users: u64,
     /// Clusters (m), at most as many as users. Default 5.
     pub clusters: u64,
-    /// Features of an arm (d), at least 2. Default 10.
+    /// Features of an arm (d); with one, all arms are the same. Default 10.
     pub dimension: usize,
     /// Arms an offer (K). Default 10.
     pub arms: usize,
@@ -52,8 +52,8 @@ impl ClusteredConfig {
         if clusters == 0 || clusters > users {
             return Err(ConfigError::new("clusters", clusters, "1 to users"));
         }
-        if dimension < 2 {
-            return Err(ConfigError::new("dimension", dimension, "at least 2"));
+        if dimension == 0 {
+            return Err(ConfigError::new("dimension", dimension, "at least 1"));
         }
         let centres = (0..clusters).map(|cluster| {
             let mut centre = vec![0.0; dimension];
@@ -80,8 +80,8 @@ impl ClusteredConfig {
         let dimension = centres.first().map_or(0, Vec::len);
         let known = labels.iter().all(|label| *label < centres.len() as u64);
         let alike = centres.iter().all(|c| c.len() == dimension && c.iter().all(|v| v.is_finite()));
-        if dimension < 2 || !known || !alike || (labels.len() as u64) < agents || agents == 0 {
-            let allowed = "every user needs one of the finite vectors, of two features or more";
+        if dimension == 0 || !known || !alike || (labels.len() as u64) < agents || agents == 0 {
+            let allowed = "every user needs one of the vectors, which are finite and of equal length";
             return Err(ConfigError::new("users", labels.len(), allowed));
         }
         let mut order: Vec<u64> = (0..labels.len() as u64).collect();
@@ -157,8 +157,7 @@ impl World for Clustered {
 fn draw(v: &mut [f64], stream: &mut posse_core::Stream) {
     let last = v.len() - 1;
     let length = gaussian(&mut v[..last], stream);
-    let scale = std::f64::consts::FRAC_1_SQRT_2 / length;
-    v[..last].iter_mut().for_each(|x| *x *= scale);
+    v[..last].iter_mut().for_each(|x| *x *= std::f64::consts::FRAC_1_SQRT_2 / length);
     v[last] = std::f64::consts::FRAC_1_SQRT_2;
 }
 
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(refused(ClusteredConfig { users: 4, ..good() }), Some("users"));
         assert_eq!(refused(ClusteredConfig { clusters: 0, ..good() }), Some("clusters"));
         assert_eq!(refused(ClusteredConfig { clusters: 41, ..good() }), Some("clusters"));
-        assert_eq!(refused(ClusteredConfig { dimension: 1, ..good() }), Some("dimension"));
+        assert_eq!(refused(ClusteredConfig { dimension: 0, ..good() }), Some("dimension"));
         assert_eq!(refused(ClusteredConfig { arms: 0, ..good() }), Some("arms"));
         let nobody = good().with_centres(vec![vec![1.0, 0.0]], vec![0, 1, 0], 2, Seed(1));
         assert_eq!(nobody.err().unwrap().name, "users");
