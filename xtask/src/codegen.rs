@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 /// Where the types live, from the workspace's root.
 const GENERATED: &str = "crates/core/src/wire/v1.rs";
 const PROTO: &str = "crates/core/proto";
-const FILES: [&str; 3] = ["posse/v1/message.proto", "posse/v1/frame.proto", "posse/v1/state.proto"];
+const FILES: [&str; 4] =
+    ["posse/v1/message.proto", "posse/v1/frame.proto", "posse/v1/state.proto", "posse/v1/glm.proto"];
 
 /// Writes the types, or with `check` only says whether they are fresh.
 pub(crate) fn run(root: &Path, check: bool) -> Result<(), String> {

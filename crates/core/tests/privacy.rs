@@ -284,6 +284,7 @@ fn what_is_shared_stays_positive_definite_whatever_the_noise() {
                 evidence: Some(posse_core::wire::v1::Evidence {
                     count: number,
                     moment: vec![1.0; D],
+                    dimension: 0,
                     matrix: Some(posse_core::wire::v1::evidence::Matrix::Packed(
                         posse_core::wire::v1::Packed { entries: vec![-50.0, 900.0, -3.0] },
                     )),

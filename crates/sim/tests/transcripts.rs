@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, ClusterUpload,
-    Cost, Downlink, Fclub, FclubDc, FedLinUcb, GroupSnapshot, JoinPolicy, PrivacyConfig, SyncLinUcb,
-    Threshold, Uplink,
+    Cost, Downlink, Fclub, FclubDc, FedGlbUcb, FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy,
+    PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold, Uplink,
 };
-use posse_sim::world::{ClusteredConfig, HeterogeneousConfig, WorldConfig};
+use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
 use support::{linear, protocol, small};
@@ -67,6 +67,12 @@ fn uplink(message: &Uplink) -> String {
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
         }
+        Uplink::Gradient(gradient) => {
+            let curvature = if gradient.curvature.is_some() { " and curvature" } else { "" };
+            let norm = gradient.gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+            let (round, step) = (gradient.round.0, gradient.step);
+            format!("round {round}: gradient {step} of length {}{curvature}", significant(norm))
+        }
         Uplink::Cluster(upload) => cluster(upload),
         Uplink::Clusters(list) => {
             let kept = list.kept.iter().map(|kept| format!("cluster {} as before", kept.0));
@@ -91,11 +97,19 @@ fn downlink(message: &Downlink) -> String {
             format!("receipt #{number}, up to date at v{}", version.0)
         }
         Downlink::Receipt { number, version: None } => format!("receipt #{number}, behind"),
-        Downlink::Collect { round } => format!("collect for round {}", round.0),
+        Downlink::Collect { round, .. } => format!("collect for round {}", round.0),
         Downlink::Commit { round, included, version, evidence } => {
             let part = if *included { "" } else { ", without it" };
             format!("commit of round {}, v{} ({}){part}", round.0, version.0, observations(evidence.count()))
         }
+        Downlink::GradientRequest { round, step, .. } => {
+            format!("gradient {step} of round {}, please", round.0)
+        }
+        Downlink::Model(model) => {
+            let (version, own) = (model.version.0, observations(model.contains));
+            format!("model v{version} ({}, of which {own} here)", observations(model.evidence.count()))
+        }
+        Downlink::Abort { round } => format!("round {} ends without a result", round.0),
         Downlink::Group(GroupSnapshot { cluster, members, snapshot }) => format!(
             "group of cluster {}: {members} contributed, v{} ({})",
             cluster.0,
@@ -141,6 +155,11 @@ fn summary(tally: &Tally) -> String {
 /// A seed with which every agent acts now and then.
 const SEED: u64 = 21;
 
+fn is_clustered(algorithm: &Algorithm) -> bool {
+    let name = algorithm.name();
+    name.contains("club") || name.contains("homo") || name == "user-lin-ucb"
+}
+
 /// Users are told apart, and clusters are found alike, sooner than is wise.
 fn clusters() -> ClusterConfig {
     ClusterConfig {
@@ -173,6 +192,12 @@ fn play(algorithm: Algorithm) -> RunConfig {
             let protocol = protocol(1.5, 2.0, JoinPolicy::Lazy);
             Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { protocol, ..config })
         }
+        Algorithm::FedGlbUcb(config) => {
+            Algorithm::FedGlbUcb(FedGlbUcb { round_threshold: Threshold(0.5), ..config })
+        }
+        Algorithm::FedGlbUcb1(config) => Algorithm::FedGlbUcb1(ScheduledGlbUcb { round_every: 7, ..config }),
+        Algorithm::FedGlbUcb2(config) => Algorithm::FedGlbUcb2(ScheduledGlbUcb { round_every: 7, ..config }),
+        Algorithm::FedGlbUcb3(config) => Algorithm::FedGlbUcb3(FedGlbUcb3 { round_every: 7, ..config }),
         Algorithm::Fclub(config) => Algorithm::Fclub(Fclub { clusters: clusters(), ..config }),
         Algorithm::FclubDc(config) => Algorithm::FclubDc(FclubDc { clusters: clusters(), ..config }),
         Algorithm::CdpFclubDc(config) => {
@@ -186,10 +211,13 @@ fn play(algorithm: Algorithm) -> RunConfig {
     let mixed = HeterogeneousConfig { dimension: 3, shared: 2, arms: 4, ..HeterogeneousConfig::default() };
     let world = match &algorithm {
         Algorithm::AsyncLinUcbAm(_) => WorldConfig::Heterogeneous(mixed),
-        other if !other.name().contains("lin") || other.name() == "user-lin-ucb" => {
-            WorldConfig::Clustered(clicks)
-        }
-        _ => linear(2, 4),
+        other if is_clustered(other) => WorldConfig::Clustered(clicks),
+        other => match other.link() {
+            Some(link) => {
+                WorldConfig::Glm(GlmWorldConfig { link, dimension: 2, arms: 4, ..Default::default() })
+            }
+            None => linear(2, 4),
+        },
     };
     RunConfig { world, ..small(SEED, 3, 20, algorithm) }
 }

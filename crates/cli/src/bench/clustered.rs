@@ -85,6 +85,7 @@ fn measure(
         ratio: published_micros / micros,
         regret: tally.regret,
         messages: tally.messages(),
+        scalars: tally.up.scalars + tally.down.scalars,
     })
 }
 

@@ -7,6 +7,7 @@ mod interaction;
 mod literal;
 mod plain;
 mod simulation;
+mod solver;
 
 use std::time::Instant;
 
@@ -15,7 +16,8 @@ use serde::Serialize;
 pub(crate) use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub(crate) use coordinator::{Uploads, uploads};
 pub(crate) use interaction::{Interactions, interactions};
-pub(crate) use simulation::{Simulated, simulated};
+pub(crate) use simulation::{Simulated, simulated, simulated_clicks};
+pub(crate) use solver::{Solved, solved};
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,10 @@ pub(crate) struct Measurements {
     pub(crate) uploads: Vec<Uploads>,
     /// Whole simulations.
     pub(crate) simulations: Vec<Simulated>,
+    /// Whole simulations of the generalized linear family.
+    pub(crate) clicks: Vec<Simulated>,
+    /// Global updates of the generalized linear family.
+    pub(crate) solvers: Vec<Solved>,
     /// Whole simulations with clustered users.
     pub(crate) clustered: Vec<Simulated>,
     /// The step between two phases at one agent.

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::{Ending, print, print_json};
 use crate::bench::{
-    Effort, Measurements, Simulated, clustered, interactions, phase_step, simulated, uploads,
+    Effort, Measurements, Simulated, clustered, interactions, phase_step, simulated, simulated_clicks,
+    solved, uploads,
 };
 
 /// Measure what an interaction, an upload and a simulation cost on this machine
@@ -28,6 +29,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         interactions: dimensions.map(|d| interactions(d, effort)).collect::<Result<_, _>>()?,
         uploads: agents.map(|n| uploads(n, effort)).collect::<Result<_, _>>()?,
         simulations: simulated(effort)?,
+        clicks: simulated_clicks(effort)?,
+        solvers: solved(effort)?,
         clustered: clustered(effort)?,
         phases: [100, 1000, if args.quick { 3000 } else { 10_000 }]
             .into_iter()
@@ -78,10 +81,25 @@ fn tables(measured: &Measurements) -> String {
         "\nSimulate 1000 agents, 25 arms of 25 features (published: the authors' Python code, elsewhere)",
     );
     simulations(out, &measured.simulations);
-    line(
-        out,
-        "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features (published: the authors' Python code, elsewhere)",
-    );
+    line(out, "\nSimulate 20 agents that take turns, 25 arms of 10 features, clicks (published: likewise)");
+    simulations(out, &measured.clicks);
+    line(out, "\nFind the minimum of 20 agents' loss over n clicks, from zero to within 1/n²");
+    line(out, "  features       n  solver           gradients   scalars/agent");
+    for row in &measured.solvers {
+        let solver = serde_json::to_value(row.solver).map_or(String::new(), |name| name.to_string());
+        line(
+            out,
+            &format!(
+                "{:>10} {:>7}  {:<16} {:>9} {:>15}",
+                row.dimension,
+                row.observations,
+                solver.trim_matches('"'),
+                row.gradients,
+                row.scalars
+            ),
+        );
+    }
+    line(out, "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features (published: likewise)");
     simulations(out, &measured.clustered);
     line(out, "\nBegin a phase at one agent: estimates, edges, components, 10 features");
     line(out, "     users         time   clusters   bytes/user");
@@ -96,20 +114,21 @@ fn tables(measured: &Measurements) -> String {
 fn simulations(out: &mut String, rows: &[Simulated]) {
     line(
         out,
-        "                                          posse    published    ratio   interactions/s   regret   messages",
+        "                                          posse    published    ratio   interactions/s   regret   messages    scalars",
     );
     for row in rows {
         line(
             out,
             &format!(
-                "  {:<36} {:>6.2} us {:>9.0} us {:>7.0}x {:>16.0} {:>8.0} {:>10}",
+                "  {:<36} {:>6.2} us {:>9.0} us {:>7.0}x {:>16.0} {:>8.0} {:>10} {:>10}",
                 row.name,
                 row.micros,
                 row.published_micros,
                 row.ratio,
                 row.interactions_per_second,
                 row.regret,
-                row.messages
+                row.messages,
+                row.scalars
             ),
         );
     }

@@ -123,7 +123,7 @@ impl Groups {
     fn evidence(&self, part: Option<v1::Evidence>, released: bool) -> Result<Evidence, DecodeError> {
         let part = part.unwrap_or_default();
         let evidence = if released {
-            wire::released_from_wire(part, self.dimension())?
+            wire::released_from_wire(part, Some(self.dimension()))?
         } else {
             wire::evidence_from_wire(part)?
         };

@@ -101,7 +101,7 @@ impl Agent for SyncAgent {
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
         match message {
-            Downlink::Collect { round } if round > self.round => {
+            Downlink::Collect { round, .. } if round > self.round => {
                 self.round = round;
                 Ok(Some(Uplink::RoundEvidence { round, evidence: self.view.freeze() }))
             }
@@ -134,6 +134,9 @@ impl Agent for SyncAgent {
             }
             Downlink::Collect { .. } => Ok(None),
             Downlink::Receipt { .. }
+            | Downlink::GradientRequest { .. }
+            | Downlink::Model(_)
+            | Downlink::Abort { .. }
             | Downlink::Group(_)
             | Downlink::ClusterReceipt { .. }
             | Downlink::Regroup { .. } => {

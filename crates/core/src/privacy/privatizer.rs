@@ -157,7 +157,8 @@ impl Privatizer {
             let tree = stream.tree.ok_or(DecodeError::invalid("stream", "it has no tree"))?;
             let name = tree.name;
             let tree = fresh.restored(tree, self.dimension)?;
-            let last = stream.last.map(|last| wire::released_from_wire(last, self.dimension)).transpose()?;
+            let last =
+                stream.last.map(|last| wire::released_from_wire(last, Some(self.dimension))).transpose()?;
             streams.insert(name, Stream { tree, last });
         }
         let accountant = state.accountant.ok_or(DecodeError::invalid("privacy", "it has no accountant"))?;

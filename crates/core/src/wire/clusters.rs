@@ -19,12 +19,8 @@ pub(crate) fn upload_to_wire(upload: &ClusterUpload) -> v1::ClusterUpload {
 
 pub(crate) fn upload_from_wire(upload: v1::ClusterUpload) -> Result<ClusterUpload, DecodeError> {
     let evidence = required(upload.evidence)?;
-    let evidence = if upload.released {
-        let dimension = evidence.moment.len();
-        released_from_wire(evidence, dimension)?
-    } else {
-        evidence_from_wire(evidence)?
-    };
+    let evidence =
+        if upload.released { released_from_wire(evidence, None)? } else { evidence_from_wire(evidence)? };
     Ok(ClusterUpload {
         cluster: ClusterId(upload.cluster),
         number: upload.number,
@@ -68,18 +64,22 @@ pub(crate) fn group_from_wire(group: v1::GroupSnapshot) -> Result<GroupSnapshot,
 }
 
 /// Sums with noise: of the right shape and finite, and nothing more can be asked of them.
-pub(crate) fn released_from_wire(evidence: v1::Evidence, dimension: usize) -> Result<Evidence, DecodeError> {
-    let v1::Evidence { count, moment, matrix } = evidence;
-    let d = moment.len();
+pub(crate) fn released_from_wire(
+    evidence: v1::Evidence,
+    dimension: Option<usize>,
+) -> Result<Evidence, DecodeError> {
+    let v1::Evidence { count, mut moment, matrix, dimension: told } = evidence;
+    let d = if moment.is_empty() { told as usize } else { moment.len() };
     if d > MAX_DIMENSION {
         return Err(DecodeError::TooLarge { part: "dimension", got: d as u64, limit: MAX_DIMENSION as u64 });
     }
     let Some(v1::evidence::Matrix::Packed(matrix)) = matrix else {
         return Err(DecodeError::invalid("release", "a packed matrix is needed here"));
     };
-    if d != dimension || matrix.entries.len() != packed(d) {
+    if dimension.is_some_and(|expected| d != expected) || matrix.entries.len() != packed(d) {
         return Err(DecodeError::invalid("release", "the matrix does not fit the vector"));
     }
+    moment.resize(d, 0.0);
     let evidence = Evidence::from_parts_unchecked(matrix.entries, moment, count);
     evidence.check_release().map_err(|_| DecodeError::invalid("release", "not all numbers are finite"))?;
     Ok(evidence)

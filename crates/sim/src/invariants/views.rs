@@ -18,7 +18,10 @@ impl Views {
             _ => None,
         };
         let released_only = private.is_some_and(|privacy| !privacy.raw_buffer);
-        Self { base_only: released_only || matches!(algorithm, Algorithm::FedLinUcb(_)) }
+        Self {
+            base_only: released_only
+                || matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)),
+        }
     }
 
     fn check_view(&self, view: &AgentView<'_>) -> Result<(), String> {

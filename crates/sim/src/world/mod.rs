@@ -12,6 +12,7 @@ mod clustered;
 mod drift;
 mod form;
 mod gamma;
+mod glm;
 mod heterogeneous;
 mod linear;
 mod noise;
@@ -24,6 +25,7 @@ pub use arrival::{ArrivalConfig, Arrivals};
 pub use clustered::{Assignment, ClusteredConfig};
 pub use drift::Drift;
 pub use form::Form;
+pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
@@ -178,6 +180,8 @@ pub enum WorldConfig {
     Linear(LinearConfig),
     /// Rewards linear in the features, with shared and local parameters.
     Heterogeneous(HeterogeneousConfig),
+    /// Rewards that are clicks or counts: a link function of what is linear in the features.
+    Glm(GlmWorldConfig),
     /// Users in clusters, rewards 0 or 1.
     Clustered(ClusteredConfig),
 }
@@ -191,6 +195,7 @@ impl WorldConfig {
         match self {
             Self::Linear(config) => config.build(seed),
             Self::Heterogeneous(config) => config.build(seed),
+            Self::Glm(config) => config.build(seed),
             Self::Clustered(config) => config.build(agents, seed),
         }
     }
@@ -209,6 +214,7 @@ impl WorldConfig {
                 "linear rewards, some parameters shared and some of each agent's own",
                 Self::Heterogeneous(Default::default()),
             ),
+            ("glm", "clicks, counts or numbers: a link of linear scores", Self::Glm(Default::default())),
             (
                 "clustered",
                 "users in clusters with parameters of their own, rewards 0 or 1",
@@ -227,6 +233,8 @@ impl Default for WorldConfig {
 #[cfg(test)]
 mod tests {
     use serde::de::value::{Error, MapDeserializer};
+
+    use posse_core::Link;
 
     use super::*;
 
@@ -255,6 +263,12 @@ mod tests {
             WorldConfig::Heterogeneous(mixed(Form::Paper)),
             WorldConfig::Heterogeneous(mixed(Form::Authors)),
             WorldConfig::Heterogeneous(HeterogeneousConfig { noise_shape, drift, ..mixed(Form::Paper) }),
+            WorldConfig::Glm(GlmWorldConfig::default()),
+            WorldConfig::Glm(GlmWorldConfig {
+                form: Form::Authors,
+                link: Link::Poisson,
+                ..Default::default()
+            }),
             WorldConfig::Clustered(ClusteredConfig { arms: 25, ..ClusteredConfig::default() }),
             WorldConfig::Clustered(ClusteredConfig {
                 arms: 25,
