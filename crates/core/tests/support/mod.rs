@@ -54,7 +54,8 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
             let curvature = curved.then(|| vec![0.5; packed(gradient.len())]);
             Uplink::Gradient(Gradient { round: RoundId(round), step, gradient, curvature })
         }),
-        cluster_uploads().prop_map(Uplink::Cluster),
+        // In boxes: proptest keeps trees of values for all alternatives on the stack.
+        cluster_uploads().prop_map(Uplink::Cluster).boxed(),
         (
             integers(),
             proptest::collection::vec(integers(), 0..4),
@@ -63,7 +64,8 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
             .prop_map(|(phase, kept, uploads)| {
                 let kept = kept.into_iter().map(ClusterId).collect();
                 Uplink::Clusters(ClusterList { phase: PhaseId(phase), kept, uploads })
-            }),
+            })
+            .boxed(),
     ]
 }
 
@@ -120,23 +122,25 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
         (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, point, curvature)| {
             Downlink::GradientRequest { round: RoundId(round), step, point: Arc::new(point), curvature }
         }),
-        models(),
+        models().boxed(),
         (integers(), any::<bool>(), integers(), evidences()).prop_map(
             |(round, included, version, evidence)| {
                 Downlink::Commit { round: RoundId(round), included, version: Version(version), evidence }
             }
         ),
-        (integers(), integers(), any::<bool>(), integers(), informations(), evidences()).prop_map(
-            |(cluster, members, authoritative, version, information, evidence)| {
+        (integers(), integers(), any::<bool>(), integers(), informations(), evidences())
+            .prop_map(|(cluster, members, authoritative, version, information, evidence)| {
                 let (version, contains) = (Version(version), members);
                 let snapshot = Snapshot { authoritative, version, contains, information, evidence };
                 Downlink::Group(GroupSnapshot { cluster: ClusterId(cluster), members, snapshot })
-            }
-        ),
-        (integers(), integers(), option::of(integers())).prop_map(|(cluster, number, version)| {
-            let version = version.map(Version);
-            Downlink::ClusterReceipt { cluster: ClusterId(cluster), number, version }
-        }),
+            })
+            .boxed(),
+        (integers(), integers(), option::of(integers()))
+            .prop_map(|(cluster, number, version)| {
+                let version = version.map(Version);
+                Downlink::ClusterReceipt { cluster: ClusterId(cluster), number, version }
+            })
+            .boxed(),
         (integers(), any::<bool>())
             .prop_map(|(phase, anew)| Downlink::Regroup { phase: PhaseId(phase), anew }),
     ]
