@@ -103,7 +103,7 @@ impl Graph {
         }
         let rows: Vec<Vec<u64>> = words.chunks(stride.max(1)).map(<[u64]>::to_vec).collect();
         let symmetric = (0..users).all(|a| {
-            let beyond = users % 64 != 0 && rows[a][stride - 1] >> (users % 64) != 0;
+            let beyond = !users.is_multiple_of(64) && rows[a][stride - 1] >> (users % 64) != 0;
             let mut others = (0..users).filter(|b| rows[a][b / 64] >> (b % 64) & 1 == 1);
             !beyond && others.all(|b| b != a && rows[b][a / 64] >> (a % 64) & 1 == 1)
         });

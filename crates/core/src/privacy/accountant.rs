@@ -267,7 +267,7 @@ mod tests {
             for k in 1..=releases {
                 accountant.release(1).unwrap();
                 let level = u64::from(u64::trailing_zeros(k));
-                nodes.push((((k >> level) - 1 << level) + 1, k));
+                nodes.push(((((k >> level) - 1) << level) + 1, k));
             }
             let worst = (1..=releases)
                 .map(|leaf| nodes.iter().filter(|(first, last)| (*first..=*last).contains(&leaf)).count())

@@ -149,13 +149,13 @@ mod tests {
             assert_eq!(nodes.len() as u32, k.count_ones());
             // Together they cover 1..=k without overlap.
             let mut leaves: Vec<u64> =
-                nodes.iter().flat_map(|n| (n.index - 1 << n.level) + 1..=n.index << n.level).collect();
+                nodes.iter().flat_map(|n| ((n.index - 1) << n.level) + 1..=n.index << n.level).collect();
             leaves.sort_unstable();
             assert!(leaves.into_iter().eq(1..=k), "release {k}: {nodes:?}");
         }
         for leaf in 1..=releases {
             let around =
-                drawn.0.iter().filter(|n| (n.index - 1 << n.level) < leaf && leaf <= n.index << n.level);
+                drawn.0.iter().filter(|n| ((n.index - 1) << n.level) < leaf && leaf <= n.index << n.level);
             assert!(around.count() as u32 <= depth(releases));
         }
         assert_eq!(tree.release(&nothing(2), 0.0, &mut drawn), None, "release number max_releases + 1");
