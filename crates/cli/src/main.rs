@@ -20,6 +20,7 @@ mod runner;
 mod settings;
 mod shard;
 mod share;
+mod statement;
 mod statistics;
 mod suggest;
 mod table;
@@ -30,8 +31,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, algorithms, bench as bench_command, compare, data, evaluate, merge, report as report_command,
-    reproduce, run, worlds,
+    Ending, algorithms, bench as bench_command, compare, data, evaluate, merge, privacy,
+    report as report_command, reproduce, run, worlds,
 };
 use experiment::Report;
 
@@ -63,6 +64,7 @@ enum Command {
     Worlds(worlds::Args),
     Data(data::Args),
     Evaluate(evaluate::Args),
+    Privacy(privacy::Args),
     Bench(bench_command::Args),
 }
 
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Worlds(args) => worlds::run(args),
         Command::Data(args) => data::run(args),
         Command::Evaluate(args) => evaluate::run(args),
+        Command::Privacy(args) => privacy::run(args),
         Command::Bench(args) => bench_command::run(args),
     };
     match result {

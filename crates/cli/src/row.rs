@@ -9,6 +9,7 @@ use crate::experiment::Cell;
 use crate::metric::METRICS;
 use crate::settings::Section;
 use crate::share::{Flow, Spread};
+use crate::statement;
 
 /// What a cell that ran to its end leaves behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +59,9 @@ impl Serialize for Row<'_> {
         }
         for metric in METRICS {
             map.serialize_entry(metric.name, &(metric.of)(self.tally()))?;
+        }
+        if let Some(report) = &self.tally().privacy {
+            map.serialize_entry("privacy", &statement::document(report))?;
         }
         map.serialize_entry("seconds", &self.record.seconds)?;
         map.end()

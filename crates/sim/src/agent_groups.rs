@@ -82,10 +82,10 @@ impl AgentGroups {
 impl Observer for AgentGroups {
     fn observe(&mut self, event: &Event<'_>, _stage: &dyn Stage) {
         match event {
-            Event::Chose { agent, regret, .. } => {
+            Event::Chose { agent, regret, average_mean, .. } => {
                 let place = agent.0 as usize;
                 let tally = &mut self.so_far[self.group_of[place]];
-                tally.chose(*regret);
+                tally.chose(*regret, *average_mean);
                 tally.agents_seen += u64::from(!std::mem::replace(&mut self.seen[place], true));
             }
             Event::Learned { agent, reward } => {

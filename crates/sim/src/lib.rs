@@ -55,6 +55,7 @@
 
 mod agent_groups;
 mod curve;
+mod gauge;
 mod invariants;
 mod ledger;
 pub mod network;
@@ -65,6 +66,7 @@ pub mod world;
 
 pub use agent_groups::{AgentGroups, GroupBy};
 pub use curve::Curve;
+pub use gauge::Clustering;
 pub use invariants::Invariants;
 pub use ledger::{Ledger, Share};
 pub use observer::{Direction, Event, Observer, Sent, Stage};

@@ -31,6 +31,8 @@ pub enum Event<'a> {
         arm: usize,
         /// What it is worth less than the best one, in expectation.
         regret: f64,
+        /// What an arm of the offer is worth on average: choosing at random.
+        average_mean: f64,
     },
     /// An agent learned a reward.
     Learned {

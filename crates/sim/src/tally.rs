@@ -1,8 +1,9 @@
 //! What a run adds up to.
 
-use posse_core::Cost;
+use posse_core::{Cost, PrivacyReport};
 use serde::{Deserialize, Serialize};
 
+use crate::gauge::Clustering;
 use crate::observer::{Direction, Sent};
 
 /// Regret, reward and the cost of communication in both directions.
@@ -27,6 +28,15 @@ pub struct Tally {
     pub agents_seen: u64,
     /// Observations that agents had not sent when they crashed without their state or left for good.
     pub lost_observations: u64,
+    /// How well users are sorted, where they are: looked at now and then, and in the end.
+    #[serde(default)]
+    pub clustering: Option<Clustering>,
+    /// Sums with noise that had to be made positive definite.
+    #[serde(default)]
+    pub repairs: u64,
+    /// What may be claimed about privacy, where it is promised.
+    #[serde(default)]
+    pub privacy: Option<PrivacyReport>,
 }
 
 impl Tally {

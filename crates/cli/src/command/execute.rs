@@ -15,7 +15,7 @@ use crate::results::Results;
 use crate::row::Row;
 use crate::runner::Outcome;
 use crate::shard::Shard;
-use crate::{interrupt, runner, table};
+use crate::{interrupt, runner, statement, table};
 
 /// How to run.
 #[derive(Debug, clap::Args)]
@@ -175,7 +175,10 @@ pub(super) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdic
     } else {
         ""
     };
-    label.to_owned() + &table::summary(&experiment.groups, rows) + &check::report(verdicts, experiment.quick)
+    label.to_owned()
+        + &table::summary(&experiment.groups, rows)
+        + &statement::report(&experiment.groups, rows)
+        + &check::report(verdicts, experiment.quick)
 }
 
 /// How a run ended in which these cells failed and these verdicts were given.

@@ -8,6 +8,7 @@ pub(crate) mod evaluate;
 mod execute;
 mod listing;
 pub(crate) mod merge;
+pub(crate) mod privacy;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;

@@ -28,6 +28,9 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("link", Kind::OneOf(LINKS), "μ: mean reward of xᵀθ", ""),
     setting("parameter_norm", Kind::Number, "‖θ‖: norm of the true parameters", "0 or more"),
     setting("most", Kind::Number, "the largest count of the poisson link", "0 or more"),
+    setting("users", Kind::Size(10_000_000), "n: users of all agents", "agents or more"),
+    setting("clusters", Kind::Size(10_000_000), "m: clusters of users", "1 to users"),
+    setting("assignment", Kind::OneOf(&["shuffled", "contiguous"]), "which users an agent serves", ""),
     setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
     setting(
         "data",

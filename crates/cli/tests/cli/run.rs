@@ -82,6 +82,11 @@ fn a_row_has_all_settings_and_results() {
         "control_messages",
         "agents_seen",
         "lost_observations",
+        "clusters",
+        "rand_index",
+        "psd_repairs",
+        "epsilon_spent",
+        "signal_to_shift",
         "seconds",
     ];
     for row in rows(&document) {

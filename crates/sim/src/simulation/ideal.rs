@@ -9,6 +9,7 @@ use posse_core::{
 
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
+use crate::gauge::{Gauge, look};
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
@@ -54,6 +55,7 @@ pub(super) fn run(
     }
     let mut offer = Offer::new();
     let mut seen = vec![false; count];
+    let mut gauge = Gauge::new(config.horizon);
     for step in 0..config.horizon {
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
@@ -71,9 +73,15 @@ pub(super) fn run(
             ideal.tally.agents_seen += 1;
         }
         ideal.interact(step, learner, &offer, observer)?;
+        let mut tally = std::mem::take(&mut ideal.tally);
+        gauge.look_if_due(&mut tally, &ideal, &*cast.world);
+        ideal.tally = tally;
         report(&ideal.tally, observer)?;
     }
     observer.observe(&Event::Quiet, &ideal);
+    let mut tally = std::mem::take(&mut ideal.tally);
+    look(&mut tally, &ideal, &*cast.world);
+    ideal.tally = tally;
     report(&ideal.tally, observer)?;
     Ok(ideal.tally)
 }
@@ -125,9 +133,10 @@ impl Ideal {
         let machine = self.agents[agent.0 as usize].as_mut().expect("it entered before it acts");
         let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        self.tally.chose(regret, offer.average_mean());
+        let average_mean = offer.average_mean();
+        self.tally.chose(regret, average_mean);
         self.tally.reward += reward;
-        observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret }, self);
+        observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret, average_mean }, self);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
         let message = machine.learn(offer.user, offer.arms.row(arm), reward).map_err(refused)?;
         observer.observe(&Event::Learned { agent: offer.agent, reward }, self);

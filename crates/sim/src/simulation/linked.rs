@@ -6,6 +6,7 @@ use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shap
 use super::population::Population;
 use super::queue::Queue;
 use super::{Cast, RunConfig, RunError, report};
+use crate::gauge::{Gauge, look};
 use crate::network::{FaultConfig, Links, microseconds};
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
@@ -16,6 +17,7 @@ enum Due {
     Interaction(u64),
     Reward {
         agent: AgentId,
+        user: UserId,
         features: Vec<f64>,
         reward: f64,
     },
@@ -100,12 +102,18 @@ pub(super) fn run(
     }
     linked.queue.push(Tick(0), Due::Interaction(0));
     let mut offer = Offer::new();
+    let mut gauge = Gauge::new(config.horizon);
     while let Some((now, due)) = linked.queue.pop() {
         let is_interaction = matches!(due, Due::Interaction(_));
         match due {
-            Due::Interaction(step) => linked.interact(step, now, &mut cast, &mut offer, observer)?,
-            Due::Reward { agent, features, reward } => {
-                linked.learn(agent, &features, reward, now, &cast, observer)?;
+            Due::Interaction(step) => {
+                linked.interact(step, now, &mut cast, &mut offer, observer)?;
+                let mut tally = std::mem::take(&mut linked.tally);
+                gauge.look_if_due(&mut tally, &linked, &*cast.world);
+                linked.tally = tally;
+            }
+            Due::Reward { agent, user, features, reward } => {
+                linked.learn(agent, user, &features, reward, now, &cast, observer)?;
             }
             Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
             Due::Down(agent, frame) => linked.at_agent(agent, frame, now, observer)?,
@@ -121,6 +129,9 @@ pub(super) fn run(
         }
     }
     observer.observe(&Event::Quiet, &linked);
+    let mut tally = std::mem::take(&mut linked.tally);
+    look(&mut tally, &linked, &*cast.world);
+    linked.tally = tally;
     report(&linked.tally, observer)?;
     Ok(linked.tally)
 }
@@ -172,14 +183,15 @@ impl Linked {
         let arm =
             endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        self.tally.chose(regret, offer.average_mean());
-        observer.observe(&Event::Chose { step, agent, arm, regret }, self);
+        let average_mean = offer.average_mean();
+        self.tally.chose(regret, average_mean);
+        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
         let features = offer.arms.row(arm).to_vec();
         let after = microseconds(self.config.network.reward_delay);
         if after == 0 {
-            self.learn(agent, &features, reward, now, cast, observer)?;
+            self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
         } else {
-            self.queue.push(now.after(after), Due::Reward { agent, features, reward });
+            self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
         }
         if step + 1 < self.config.horizon {
             let next = now.after(microseconds(self.config.network.interval).max(1));
@@ -198,9 +210,11 @@ impl Linked {
         Ok(())
     }
 
+    #[allow(clippy::too_many_arguments, reason = "a reward has many parts")]
     fn learn(
         &mut self,
         agent: AgentId,
+        user: UserId,
         features: &[f64],
         reward: f64,
         now: Tick,
@@ -212,7 +226,7 @@ impl Linked {
         // A reward for an agent that left finds nobody.
         let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
         let frame = endpoint
-            .learn(UserId(agent.0), features, reward, now)
+            .learn(user, features, reward, now)
             .map_err(|error| RunError::Input { step: self.tally.interactions, error })?;
         self.tally.reward += reward;
         observer.observe(&Event::Learned { agent, reward }, self);

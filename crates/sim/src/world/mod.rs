@@ -9,6 +9,7 @@
 mod arrival;
 mod catalogue;
 mod classification;
+mod clustered;
 mod clustered_arms;
 mod data;
 mod drift;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use arrival::{ArrivalConfig, Arrivals};
 pub use classification::ClassificationConfig;
+pub use clustered::{Assignment, ClusteredConfig};
 pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
 pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
@@ -75,6 +77,11 @@ pub trait World: Send {
     /// The true parameters of an agent over all its features, shared ones first. `None` where the world has
     /// none or they change over time.
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>>;
+
+    /// The cluster that a user belongs to in truth, if users are clustered.
+    fn cluster(&self, _user: UserId) -> Option<u64> {
+        None
+    }
 }
 
 /// One interaction as the world offers it. An algorithm sees the agent, the user and the arms; the rest is
@@ -217,6 +224,8 @@ pub enum WorldConfig {
     ClusteredArms(ClusteredArmsConfig),
     /// Items that users liked among others.
     Recommender(RecommenderConfig),
+    /// Users in clusters, rewards 0 or 1.
+    Clustered(ClusteredConfig),
 }
 
 impl WorldConfig {
@@ -232,6 +241,7 @@ impl WorldConfig {
             Self::Classification(config) => config.build(agents, seed),
             Self::ClusteredArms(config) => config.build(seed),
             Self::Recommender(config) => config.build(agents, seed),
+            Self::Clustered(config) => config.build(agents, seed),
         }
     }
 
@@ -239,7 +249,7 @@ impl WorldConfig {
     #[must_use]
     pub fn data(&self) -> Option<DataName<'_>> {
         let (path, hash) = match self {
-            Self::Linear(_) | Self::Heterogeneous(_) | Self::Glm(_) => return None,
+            Self::Linear(_) | Self::Heterogeneous(_) | Self::Glm(_) | Self::Clustered(_) => return None,
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
@@ -301,6 +311,11 @@ impl WorldConfig {
                 "recommender",
                 "the next item that a user liked, among others that it never did",
                 Self::Recommender(Default::default()),
+            ),
+            (
+                "clustered",
+                "users in clusters with parameters of their own, rewards 0 or 1",
+                Self::Clustered(Default::default()),
             ),
         ]
     }
@@ -384,6 +399,12 @@ mod tests {
                 arms: 3,
                 interactions: interactions().into(),
                 ..RecommenderConfig::default()
+            }),
+            WorldConfig::Clustered(ClusteredConfig { arms: 25, ..ClusteredConfig::default() }),
+            WorldConfig::Clustered(ClusteredConfig {
+                arms: 25,
+                assignment: Assignment::Contiguous,
+                ..ClusteredConfig::default()
             }),
         ]
     }
