@@ -13,7 +13,7 @@ const BUFFERS: (usize, usize) = (1 << 10, 32 << 10);
 
 /// The codec of the service.
 #[derive(Clone, Debug)]
-pub struct FrameCodec<T, U>(PhantomData<(T, U)>);
+pub(crate) struct FrameCodec<T, U>(PhantomData<(T, U)>);
 
 impl<T, U> Default for FrameCodec<T, U> {
     fn default() -> Self {
@@ -42,7 +42,7 @@ where
 
 /// Decodes messages.
 #[derive(Clone, Debug)]
-pub struct FrameDecoder<U>(PhantomData<U>);
+pub(crate) struct FrameDecoder<U>(PhantomData<U>);
 
 impl<U: Message + Default> Decoder for FrameDecoder<U> {
     type Item = U;

@@ -4,6 +4,7 @@
 //! crate carries frames over gRPC, keeps logs on disks, and asks who is speaking.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod clock;
 mod codec;
 pub mod coordinator;
@@ -15,8 +16,12 @@ mod metrics;
 #[rustfmt::skip]
 pub mod v1;
 
+pub use agent::{Agent, AgentConfig};
 pub use clock::Clock;
 pub use metrics::Metrics;
 
 /// The published description of the protocol: an encoded `google.protobuf.FileDescriptorSet`.
 pub const DESCRIPTION: &[u8] = include_bytes!("v1.bin");
+
+/// The version of the protocol that is spoken here.
+pub const PROTOCOL: u32 = 1;

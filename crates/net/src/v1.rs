@@ -576,19 +576,26 @@ pub mod journal_entry {
         Rewarded(super::Rewarded),
         #[prost(message, tag = "4")]
         Received(::posse_core::wire::v1::DownFrame),
-        /// A choice was forgotten without a reward.
-        #[prost(uint64, tag = "5")]
-        Forgotten(u64),
+        /// A choice was given up without a reward.
+        #[prost(message, tag = "5")]
+        Forgotten(super::ChoiceId),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Greeted {}
+/// A choice: the life it was made in, and its number there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChoiceId {
+    #[prost(uint64, tag = "1")]
+    pub life: u64,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+}
 /// An arm was chosen.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Chosen {
-    /// The number of the choice in the agent's life.
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
+    #[prost(message, optional, tag = "1")]
+    pub id: ::core::option::Option<ChoiceId>,
     #[prost(uint64, tag = "2")]
     pub user: u64,
     /// When its reward is given up, in microseconds since 1970; 0 is never.
@@ -601,8 +608,8 @@ pub struct Chosen {
 /// The reward of a choice came.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Rewarded {
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
+    #[prost(message, optional, tag = "1")]
+    pub id: ::core::option::Option<ChoiceId>,
     #[prost(double, tag = "2")]
     pub reward: f64,
 }

@@ -17,12 +17,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::limits::Rates;
 use super::tokens::Tokens;
 use crate::federation::{Answer, Command, FederationHandle, Reason, Refusal};
+use crate::PROTOCOL;
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
 
-/// The version of the protocol that is spoken here.
-pub(crate) const PROTOCOL: u32 = 1;
 /// Frames for one agent that may wait at its link.
 const LINK: usize = 8;
 

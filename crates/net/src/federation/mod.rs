@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use posse_core::session::{DownFrame, Hub, LogEntry, UpFrame};
-use posse_core::{AgentId, Algorithm, ConfigError, Epoch, Federation, Incarnation, Seed, Shape};
+use posse_core::{AgentId, AgentStanding, Algorithm, ConfigError, Epoch, Federation, Incarnation, Seed, Shape};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -248,7 +248,7 @@ pub struct View {
     pub staleness: f64,
     /// The next entry of the log.
     pub next_entry: u64,
-    /// Everything, as [`Hub::save`] gives it.
+    /// Everything the coordinator inside holds, encoded.
     pub state: Vec<u8>,
 }
 
@@ -262,6 +262,7 @@ pub(crate) enum Command {
     Leave { agent: AgentId, reply: oneshot::Sender<Result<(), Refusal>> },
     Evict { agent: AgentId },
     Look { reply: oneshot::Sender<Option<View>> },
+    LookAt { agent: AgentId, reply: oneshot::Sender<Option<AgentStanding>> },
     Waiting { reply: oneshot::Sender<Vec<AgentId>> },
     Drain { reply: oneshot::Sender<()> },
     /// Stop at once, as if the power had failed.
@@ -322,6 +323,11 @@ impl FederationHandle {
     /// What the coordinator holds; `None` while it cannot use its log.
     pub async fn look(&self) -> Option<View> {
         self.ask(|reply| Command::Look { reply }).await.flatten()
+    }
+
+    /// What the coordinator knows of an agent.
+    pub async fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
+        self.ask(|reply| Command::LookAt { agent, reply }).await.flatten()
     }
 
     /// Agents behind proxies for which frames wait, in the order in which they began to wait.

@@ -160,7 +160,11 @@ impl Owner {
         let mut drained = None;
         for command in batch.drain(..) {
             match command {
-                Command::Abort => return Next::Stop,
+                Command::Abort => {
+                    // The log's lock is free before anybody hears of it.
+                    self.state = None;
+                    return Next::Stop;
+                }
                 Command::Drain { reply } => drained = Some(reply),
                 other => self.judge(other, now, &mut outcome),
             }
@@ -234,6 +238,10 @@ impl Owner {
                 self.mailboxes.remove(&agent);
             }
             Command::Look { reply } => drop(reply.send(self.view())),
+            Command::LookAt { agent, reply } => {
+                let known = self.state.as_ref().and_then(|state| state.hub.coordinator().agent(agent));
+                let _ = reply.send(known);
+            }
             Command::Waiting { reply } => {
                 let has_mail = |agent: &AgentId| self.mailboxes.get(agent).is_some_and(|box_| !box_.is_empty());
                 self.waiting.retain(has_mail);
@@ -432,7 +440,7 @@ impl Owner {
             agents: view.agents,
             staleness,
             next_entry: state.log.next(),
-            state: state.hub.save(),
+            state: coordinator.save(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::record::{HEADER, header, list, mark, path, read, snapshot_file, write_batch};
+use super::record::{HEADER, header, list, mark, path, read_with, snapshot_file, write_batch};
 use super::{Log, LogError, Replay};
 
 /// A segment that is longer is followed by a new one.
@@ -38,14 +38,24 @@ impl FileLog {
     /// Opens the log in `directory`, which is made if it is not there. A write that was cut short is cut
     /// off; other damage is an error.
     pub fn open(directory: &Path) -> Result<Self, LogError> {
-        Self::with_segments_of(directory, SEGMENT_BYTES)
+        Self::with(directory, SEGMENT_BYTES, true)
     }
 
-    /// The same with shorter files.
+    /// The same for a log that is not synced after each append: after a power failure any part of what was
+    /// not synced may be missing, so everything from the first damage on is cut off.
+    pub fn open_journal(directory: &Path) -> Result<Self, LogError> {
+        Self::with(directory, SEGMENT_BYTES, false)
+    }
+
+    /// A log with shorter files.
     pub fn with_segments_of(directory: &Path, segment_bytes: u64) -> Result<Self, LogError> {
+        Self::with(directory, segment_bytes, true)
+    }
+
+    fn with(directory: &Path, segment_bytes: u64, strict: bool) -> Result<Self, LogError> {
         fs::create_dir_all(directory).map_err(LogError::io(directory))?;
         let lock = lock(directory)?;
-        let contents = read(directory)?;
+        let contents = read_with(directory, strict)?;
         let (marked, epoch) = contents.mark.unwrap_or((0, 0));
         let next = contents.first + contents.entries.len() as u64;
         let mut replay = Replay {
@@ -58,6 +68,13 @@ impl FileLog {
         let since_snapshot = contents.entries.iter().map(|entry| entry.len() as u64).sum();
         replay.entries = contents.entries;
         let mut segments = contents.segments;
+        if contents.damage.is_some() {
+            // Files after the damage, which only a journal is forgiven.
+            let last = segments.last().map_or(0, |segment| segment.first);
+            for (_, stray) in list(directory, "log")?.into_iter().filter(|(first, _)| *first > last) {
+                fs::remove_file(&stray).map_err(LogError::io(stray))?;
+            }
+        }
         let last = segments.pop_if(|segment| segment.bytes >= HEADER as u64 && next >= segment.first);
         let earlier_bytes = segments.iter().map(|segment| segment.bytes).sum();
         let (file, file_path, length) = match last {
@@ -93,9 +110,15 @@ impl FileLog {
         Ok(log)
     }
 
-    /// The open file, to be synced by somebody who does not hold the log.
-    pub(crate) fn handle(&self) -> Arc<File> {
-        Arc::clone(&self.file)
+    /// The open file and how many entries are in it and before it, to be synced by somebody who does not
+    /// hold the log.
+    pub(crate) fn handle(&self) -> (Arc<File>, u64) {
+        (Arc::clone(&self.file), self.next)
+    }
+
+    /// Notes that this many entries are certainly on the disk.
+    pub(crate) fn note_synced(&self, entries: u64) {
+        let _ = self.mark.write_all_at(&mark(entries, 0), 0);
     }
 
     fn seek_to_end(&mut self) -> Result<(), LogError> {

@@ -61,6 +61,11 @@ pub struct Damage {
 
 /// Reads a log without changing anything.
 pub fn read(directory: &Path) -> Result<Contents, LogError> {
+    read_with(directory, true)
+}
+
+/// The same; if not `strict`, everything from the first damage on is left out instead of refused.
+pub(super) fn read_with(directory: &Path, strict: bool) -> Result<Contents, LogError> {
     let mut contents = Contents { mark: read_mark(directory), ..Contents::default() };
     let snapshots = list(directory, "snap")?;
     for (first, path) in snapshots.iter().rev() {
@@ -92,8 +97,8 @@ pub fn read(directory: &Path) -> Result<Contents, LogError> {
             return Err(LogError::Missing { path: directory.into(), from: expected, to: first - 1 });
         }
         let bytes = fs::read(path).map_err(LogError::io(path))?;
-        let is_last = next_starts.is_none();
-        let (info, damage) = read_segment(path, *first, &bytes, is_last, |number, payload| {
+        let lenient = !strict || next_starts.is_none();
+        let (info, damage) = read_segment(path, *first, &bytes, (lenient, strict), |number, payload| {
             if number >= start {
                 contents.entries.push(payload.to_vec());
             }
@@ -101,16 +106,19 @@ pub fn read(directory: &Path) -> Result<Contents, LogError> {
         expected = Some(info.first + info.entries);
         contents.segments.push(info);
         contents.damage = damage;
+        if contents.damage.is_some() {
+            break;
+        }
     }
     Ok(contents)
 }
 
-/// Reads one segment; damage is allowed at its end if it is the last.
+/// Reads one segment; where it is `lenient`, damage is allowed at its end, or, if not `strict`, anywhere.
 fn read_segment(
     path: &Path,
     first: u64,
     bytes: &[u8],
-    is_last: bool,
+    (lenient, strict): (bool, bool),
     mut visit: impl FnMut(u64, &[u8]),
 ) -> Result<(SegmentInfo, Option<Damage>), LogError> {
     let mut info = SegmentInfo { path: path.into(), first, entries: 0, bytes: 0 };
@@ -131,7 +139,7 @@ fn read_segment(
     if sound {
         return Ok((info, None));
     }
-    if !is_last || has_batch_after(bytes, offset) {
+    if !lenient || (strict && has_batch_after(bytes, offset)) {
         return Err(LogError::Corrupt {
             path: path.into(),
             offset: offset as u64,

@@ -1,0 +1,4 @@
+//! The network runtime as a whole: real sockets on loopback, real files.
+
+mod delivery;
+mod support;
