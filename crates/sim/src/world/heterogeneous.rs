@@ -10,7 +10,7 @@ use super::drift::Drift;
 use super::form::{Ball, Form};
 use super::noise::{Noise, NoiseShape};
 use super::vector::dot;
-use super::{Offer, World};
+use super::{Luck, Offer, World};
 
 /// Rewards θᵢᵀx + noise where θᵢ is a shared part followed by agent i's local part, each of length one,
 /// and ‖x‖ ≤ 1 over both parts together.
@@ -154,7 +154,7 @@ impl World for Heterogeneous {
                 catalogue.draw(&mut stream, self.arms, |_, x| offer.push(x, dot(theta, x)));
             }
         }
-        offer.noise = self.noise.draw(step);
+        offer.luck = Luck::Noise(self.noise.draw(step));
     }
 
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>> {

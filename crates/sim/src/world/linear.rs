@@ -8,7 +8,7 @@ use super::drift::Drift;
 use super::form::{Ball, Form};
 use super::noise::{Noise, NoiseShape};
 use super::vector::dot;
-use super::{Offer, World};
+use super::{Luck, Offer, World};
 
 /// Rewards θᵀx + noise with one θ for all agents, ‖θ‖ = 1 and ‖x‖ ≤ 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl World for Linear {
                 catalogue.draw(&mut stream, self.arms, |index, x| offer.push(x, means[index]));
             }
         }
-        offer.noise = self.noise.draw(step);
+        offer.luck = Luck::Noise(self.noise.draw(step));
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

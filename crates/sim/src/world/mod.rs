@@ -57,15 +57,63 @@ pub struct Offer {
     pub arms: Arms,
     /// The expected reward of each arm.
     pub means: Vec<f64>,
-    /// What is added to the mean of whichever arm is chosen.
-    pub noise: f64,
+    /// What turns the mean of whichever arm is chosen into its reward.
+    pub luck: Luck,
+}
+
+/// What turns a mean into a reward. One draw a step: all arms of an offer share it, so that what an
+/// algorithm chooses does not change the world.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Luck {
+    /// This is added to the mean.
+    Noise(f64),
+    /// The reward is 1 if this number between 0 and 1 is below the mean, and 0 otherwise.
+    Coin(f64),
+    /// The reward is this quantile of the Poisson distribution with that mean, but no more than `most`.
+    Count {
+        /// A number between 0 and 1.
+        quantile: f64,
+        /// The largest reward there is.
+        most: f64,
+    },
+}
+
+impl Luck {
+    /// The reward of an arm with this mean.
+    #[must_use]
+    pub fn reward(self, mean: f64) -> f64 {
+        match self {
+            Self::Noise(noise) => mean + noise,
+            Self::Coin(draw) => f64::from(u8::from(draw < mean)),
+            Self::Count { quantile, most } => poisson_quantile(mean, quantile, most),
+        }
+    }
+}
+
+/// The smallest count whose distribution function reaches `quantile`, or `most` if that is smaller.
+fn poisson_quantile(mean: f64, quantile: f64, most: f64) -> f64 {
+    let mut count = 0.0;
+    let mut probability = libm::exp(-mean);
+    let mut sum = probability;
+    while sum <= quantile && count < most {
+        count += 1.0;
+        probability *= mean / count;
+        sum += probability;
+    }
+    count
 }
 
 impl Offer {
     /// An offer without arms, to be filled by a world.
     #[must_use]
     pub const fn new() -> Self {
-        Self { agent: AgentId(0), user: UserId(0), arms: Arms::new(0), means: Vec::new(), noise: 0.0 }
+        Self {
+            agent: AgentId(0),
+            user: UserId(0),
+            arms: Arms::new(0),
+            means: Vec::new(),
+            luck: Luck::Noise(0.0),
+        }
     }
 
     /// The reward for choosing `arm`.
@@ -74,7 +122,7 @@ impl Offer {
     /// If there is no such arm.
     #[must_use]
     pub fn reward(&self, arm: usize) -> f64 {
-        self.means[arm] + self.noise
+        self.luck.reward(self.means[arm])
     }
 
     /// By how much the mean of `arm` falls short of the best one.
@@ -227,13 +275,31 @@ mod tests {
 
     #[test]
     fn reward_is_mean_plus_noise_and_regret_is_free_of_noise() {
-        let mut offer = Offer { noise: 0.25, ..Offer::new() };
+        let mut offer = Offer { luck: Luck::Noise(0.25), ..Offer::new() };
         offer.clear(1);
         offer.push(&[1.0], 0.5);
         offer.push(&[2.0], 1.5);
         assert_eq!((offer.reward(0), offer.reward(1)), (0.75, 1.75));
         assert_eq!((offer.regret(0), offer.regret(1)), (1.0, 0.0));
         assert_eq!(offer.best_mean(), 1.5);
+    }
+
+    #[test]
+    fn coins_and_counts_have_the_means_they_are_given() {
+        let draws = 40_000;
+        let mut stream = Seed(5).stream("test", 0, 0);
+        for mean in [0.05, 0.4, 0.93, 2.5] {
+            let (mut heads, mut counts) = (0.0, 0.0);
+            for _ in 0..draws {
+                let draw = stream.uniform();
+                heads += Luck::Coin(draw).reward(mean);
+                counts += Luck::Count { quantile: draw, most: 1e9 }.reward(mean);
+            }
+            let (heads, counts) = (heads / f64::from(draws), counts / f64::from(draws));
+            assert!((heads - mean.min(1.0)).abs() < 0.02, "{heads} instead of {mean}");
+            assert!((counts - mean).abs() < 0.05, "{counts} instead of {mean}");
+        }
+        assert_eq!(Luck::Count { quantile: 1.0, most: 20.0 }.reward(3.0), 20.0);
     }
 
     #[test]
