@@ -8,7 +8,9 @@
 mod bench;
 mod check;
 mod command;
+mod demo;
 mod experiment;
+mod federation;
 mod figures;
 mod interrupt;
 mod metric;
@@ -27,16 +29,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command::{Ending, algorithms, bench as bench_command, compare, merge, reproduce, run, worlds};
+use command::{
+    Ending, agent, algorithms, bench as bench_command, compare, demo as demo_command, load, log, merge, reproduce,
+    run, serve, token, worlds,
+};
 use experiment::Report;
 
-/// Federated contextual bandits: simulate them, compare them
+/// Federated contextual bandits: simulate them, compare them, run them
 #[derive(Debug, Parser)]
 #[command(
     name = "posse",
     version,
     after_help = "\
-Example:
+Examples:
+  posse demo
   posse run experiments/async-fig2a.toml --out results/async-fig2a
 
 Exit codes: 0 done, 1 ran but something in it failed, 2 could not run, 130 interrupted."
@@ -55,6 +61,12 @@ enum Command {
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
     Bench(bench_command::Args),
+    Demo(demo_command::Args),
+    Serve(serve::Args),
+    Agent(agent::Args),
+    Token(token::Args),
+    Log(log::Args),
+    Load(load::Args),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +78,12 @@ fn main() -> ExitCode {
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
         Command::Bench(args) => bench_command::run(args),
+        Command::Demo(args) => demo_command::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Token(args) => token::run(args),
+        Command::Log(args) => log::run(args),
+        Command::Load(args) => load::run(args),
     };
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,

@@ -1,13 +1,20 @@
 //! The commands, one file each.
 
+pub(crate) mod agent;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod demo;
 mod execute;
 mod listing;
+pub(crate) mod load;
+pub(crate) mod log;
 pub(crate) mod merge;
 pub(crate) mod reproduce;
 pub(crate) mod run;
+mod runtime;
+pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod worlds;
 
 use std::io::Write;

@@ -8,9 +8,9 @@
 mod complete;
 pub(crate) mod diagnostic;
 mod quick;
-mod resolve;
+pub(crate) mod resolve;
 pub(crate) mod source;
-mod structure;
+pub(crate) mod structure;
 mod sweep;
 pub(crate) mod values;
 

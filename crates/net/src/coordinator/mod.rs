@@ -8,5 +8,5 @@ mod service;
 mod tokens;
 
 pub use limits::Limits;
-pub use serve::{Authentication, Options, Running, ServeConfig, ServeError, TlsFiles, serve};
+pub use serve::{Authentication, LogKind, Options, Running, ServeConfig, ServeError, TlsFiles, serve};
 pub use tokens::{Grant, TokenError, TokenInfo, Tokens};

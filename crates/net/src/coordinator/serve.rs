@@ -23,6 +23,7 @@ use super::tokens::{TokenError, Tokens};
 use super::admin;
 use crate::clock::Clock;
 use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
+use crate::log::{FileLog, Log, LogError};
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::CoordinatorServer;
 
@@ -95,11 +96,36 @@ pub struct Options {
     pub insecure: bool,
     /// Where time comes from.
     pub clock: Clock,
+    /// How the log in a directory is opened.
+    pub log: LogKind,
+}
+
+/// A kind of log: what opens one in a directory.
+#[derive(Clone)]
+pub struct LogKind(Arc<dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync>);
+
+impl LogKind {
+    /// Logs that `open` opens.
+    pub fn new(open: impl Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+}
+
+impl Default for LogKind {
+    fn default() -> Self {
+        Self::new(|directory| Ok(Box::new(FileLog::open(directory)?)))
+    }
+}
+
+impl std::fmt::Debug for LogKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LogKind")
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { insecure: false, clock: Clock::system() }
+        Self { insecure: false, clock: Clock::system(), log: LogKind::default() }
     }
 }
 
@@ -278,7 +304,10 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         let directory = config.log_directory(&federation.name);
         let open = || {
             let (clock, metrics) = (options.clock.clone(), metrics.clone());
-            FederationHandle::open(federation.clone(), &directory, clock, metrics)
+            let kind = options.log.clone();
+            let place = directory.clone();
+            let log = Box::new(move || (kind.0)(&place));
+            FederationHandle::open(federation.clone(), &directory, log, clock, metrics)
         };
         let handle =
             open().map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;

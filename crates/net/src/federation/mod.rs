@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use posse_core::session::{DownFrame, Hub, LogEntry, UpFrame};
-use posse_core::{AgentId, AgentStanding, Algorithm, ConfigError, Epoch, Federation, Incarnation, Seed, Shape};
+use posse_core::{AgentId, AgentStanding, Algorithm, ConfigError, Cost, Epoch, Federation, Incarnation, Seed, Shape};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -18,7 +18,7 @@ use tonic::Status;
 pub use refusal::{Reason, Refusal};
 
 use crate::clock::Clock;
-use crate::log::{FileLog, Log, LogError, Replay};
+use crate::log::{Log, LogError, Replay};
 use crate::metrics::Metrics;
 
 /// Commands that may wait for the owner. More wait at their links.
@@ -229,6 +229,10 @@ pub struct Standing {
     pub quarantined: Vec<AgentId>,
     /// Agents with a link.
     pub connected: usize,
+    /// What agents have sent since the start.
+    pub up: Cost,
+    /// What agents were sent since the start.
+    pub down: Cost,
 }
 
 /// What a coordinator holds at one moment.
@@ -281,30 +285,21 @@ pub(crate) enum Answer {
 }
 
 impl FederationHandle {
-    /// Brings a federation back from the log in `directory`, or begins it there.
+    /// Brings a federation back from its log, or begins it. Its settings are kept in `directory` and may
+    /// not change.
     pub fn open(
         config: FederationConfig,
         directory: &Path,
-        clock: Clock,
-        metrics: Metrics,
-    ) -> Result<Self, FederationError> {
-        let directory = directory.to_owned();
-        check_unchanged(&config, &directory)?;
-        Self::start(config, Box::new(move || Ok(Box::new(FileLog::open(&directory)?))), clock, metrics)
-    }
-
-    /// The same with a log of another kind.
-    pub fn start(
-        config: FederationConfig,
-        open: OpenLog,
+        log: OpenLog,
         clock: Clock,
         metrics: Metrics,
     ) -> Result<Self, FederationError> {
         config.check()?;
+        check_unchanged(&config, directory)?;
         let (commands, queue) = mpsc::channel(QUEUE);
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
-        owner::spawn(Arc::clone(&config), open, clock, metrics, Arc::clone(&standing), queue)?;
+        owner::spawn(Arc::clone(&config), log, clock, metrics, Arc::clone(&standing), queue)?;
         Ok(Self { config, commands, standing })
     }
 

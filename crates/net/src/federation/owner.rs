@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use posse_core::session::{DownFrame, Hub, LogEvent, Step, UpFrame};
-use posse_core::{AgentId, Downlink, Epoch, Incarnation, Tick};
+use posse_core::{AgentId, Cost, Downlink, Epoch, Incarnation, Tick};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -46,6 +46,8 @@ struct Owner {
     quarantined: BTreeMap<AgentId, Instant>,
     round_opened: Option<Instant>,
     last_tick: Tick,
+    up: Cost,
+    down: Cost,
 }
 
 struct State {
@@ -93,6 +95,8 @@ pub(super) fn spawn(
         quarantined: BTreeMap::new(),
         round_opened: None,
         last_tick: Tick(0),
+        up: Cost::default(),
+        down: Cost::default(),
     };
     // A log that cannot be used now is the operator's business; later, it is ours to try again.
     owner.bring_back()?;
@@ -292,6 +296,7 @@ impl Owner {
         let cost = frame.cost();
         let step = state.hub.receive(agent, frame, now)?;
         self.metrics.up(&self.config.name, cost.bytes);
+        self.up.add(cost);
         if step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..))) {
             self.refused.remove(&agent);
         }
@@ -408,6 +413,7 @@ impl Owner {
     fn deliver(&mut self, agent: AgentId, frame: DownFrame) {
         let cost = frame.cost();
         let has_message = frame.message.is_some();
+        self.down.add(cost);
         if let Some((_, sink)) = self.links.get(&agent) {
             match sink.try_send(Ok(Box::new(frame))) {
                 Ok(()) => self.metrics.down(&self.config.name, cost.bytes, has_message),
@@ -484,6 +490,7 @@ impl Owner {
         self.quarantined.retain(|_, until| *until > Instant::now());
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         standing.connected = self.links.len();
+        (standing.up, standing.down) = (self.up, self.down);
         if standing.quarantined.len() != self.quarantined.len() {
             standing.quarantined = self.quarantined.keys().copied().collect();
         }
