@@ -9,6 +9,7 @@ mod clock;
 mod codec;
 pub mod coordinator;
 pub mod federation;
+pub mod load;
 pub mod log;
 mod metrics;
 /// The types generated from `proto/posse/v1`.

@@ -284,7 +284,8 @@ impl Life {
 
     /// Nothing waits to be sent or answered.
     pub(super) fn is_settled(&self) -> bool {
-        self.status.connected && self.outbox.is_empty() && self.endpoint.deadline().is_none()
+        let silent = self.outbox.is_empty() && self.endpoint.deadline().is_none();
+        self.status.connected && silent && self.machine().inspect().in_flight.is_none()
     }
 
     pub(super) fn has_mail(&self) -> bool {

@@ -179,10 +179,16 @@ impl Agent {
         link::exchange_once(&self.shared, &mut carrier).await
     }
 
+    /// Whether the coordinator has answered everything that was said so far.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.life().is_settled()
+    }
+
     /// Returns when the coordinator has answered everything that was said so far.
     pub async fn settled(&self) {
         let mut changed = self.shared.changed.subscribe();
-        while !self.life().is_settled() {
+        while !self.is_settled() {
             if changed.changed().await.is_err() {
                 return;
             }

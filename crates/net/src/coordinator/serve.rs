@@ -322,7 +322,9 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         links: AtomicU64::new(1),
     });
     let longest = config.federations.iter().map(FederationConfig::longest_frame).max().unwrap_or(0);
-    let service = CoordinatorServer::new(Service(shared)).max_decoding_message_size(longest as usize);
+    // What is a little too long is refused by name; what is far too long is not even read.
+    let unread = 4 * longest as usize + (64 << 10);
+    let service = CoordinatorServer::new(Service(shared)).max_decoding_message_size(unread);
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTION)

@@ -98,25 +98,32 @@ impl Shared {
         Ok(Caller { agent, federation: self.federations[index].clone(), index })
     }
 
-    /// Checks a frame's size and the agent's rate, and waits for room.
+    /// Checks a frame's size, form and the agent's rate, and waits for room. A refusal is noted.
     async fn admit(
         &self,
         caller: &Caller,
         frame: wire::UpFrame,
     ) -> Result<(UpFrame, OwnedSemaphorePermit), Refusal> {
+        let admitted = self.judge(caller, frame).await;
+        if let Err(Refusal { reason, .. }) = admitted {
+            caller.federation.send(Command::Refused { agent: caller.agent, reason }).await;
+        }
+        admitted
+    }
+
+    async fn judge(
+        &self,
+        caller: &Caller,
+        frame: wire::UpFrame,
+    ) -> Result<(UpFrame, OwnedSemaphorePermit), Refusal> {
         let bytes = frame.encoded_len() as u64;
-        let config = caller.federation.config();
-        let refuse = |reason, message: String| {
-            self.metrics.refused(&config.name, reason);
-            Refusal::new(reason, message)
-        };
-        let longest = config.longest_frame();
+        let longest = caller.federation.config().longest_frame();
         if bytes > longest {
             let why = format!("a frame of {bytes} bytes: this federation's have at most {longest}");
-            return Err(refuse(Reason::TooLarge, why));
+            return Err(Refusal::new(Reason::TooLarge, why));
         }
         if !self.rates.allow(caller.index, caller.agent) {
-            return Err(refuse(Reason::Rate, "too many frames: wait a second".into()));
+            return Err(Refusal::new(Reason::Rate, "too many frames: wait a second"));
         }
         let frame = UpFrame::from_wire(frame)?;
         let room = Arc::clone(&self.room).acquire_many_owned(bytes as u32).await;
@@ -213,23 +220,18 @@ async fn listen(
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(()),
             Err(status) => {
-                if status.code() == Code::InvalidArgument {
-                    federation.send(Command::Malformed { agent: *agent }).await;
-                } else if status.code() == Code::OutOfRange || status.code() == Code::ResourceExhausted {
-                    shared.metrics.refused(&federation.config().name, Reason::TooLarge);
+                let reason = match status.code() {
+                    Code::InvalidArgument => Some(Reason::Malformed),
+                    Code::OutOfRange | Code::ResourceExhausted => Some(Reason::TooLarge),
+                    _ => None,
+                };
+                if let Some(reason) = reason {
+                    federation.send(Command::Refused { agent: *agent, reason }).await;
                 }
                 return Err(status);
             }
         };
-        let (frame, permit) = match shared.admit(caller, frame).await {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                if refusal.reason.counts_against_agent() {
-                    federation.send(Command::Malformed { agent: *agent }).await;
-                }
-                return Err(refusal.into());
-            }
-        };
+        let (frame, permit) = shared.admit(caller, frame).await?;
         let command =
             Command::Frame { agent: *agent, frame, answer: Answer::Link(link), permit: Some(permit) };
         if !federation.send(command).await {

@@ -23,10 +23,13 @@ pub struct Tokens {
     known: RwLock<Known>,
 }
 
+/// When the file was written, and which one it is: each change makes a new one.
+type FileId = (SystemTime, u64);
+
 #[derive(Debug, Default)]
 struct Known {
     tokens: BTreeMap<String, Token>,
-    changed: Option<SystemTime>,
+    file: Option<FileId>,
 }
 
 /// A token as it is kept.
@@ -165,10 +168,10 @@ impl Tokens {
 
     /// Reads the file again if it has changed. Returns the agents whose tokens are not what they were.
     pub fn reload(&self) -> Result<Vec<AgentId>, TokenError> {
-        let changed = fs::metadata(&self.path).and_then(|file| file.modified()).ok();
+        let file = file_id(&self.path);
         let unchanged = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            known.changed == changed && (changed.is_some() || known.tokens.is_empty())
+            known.file == file && (file.is_some() || known.tokens.is_empty())
         };
         if unchanged {
             return Ok(Vec::new());
@@ -177,7 +180,7 @@ impl Tokens {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let stale = known.tokens.iter().filter(|(id, token)| tokens.get(*id) != Some(token));
         let agents = stale.map(|(_, token)| AgentId(token.agent)).collect();
-        *known = Known { tokens, changed };
+        *known = Known { tokens, file };
         Ok(agents)
     }
 
@@ -194,10 +197,16 @@ impl Tokens {
         restrict(&file).map_err(io)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
         fs::rename(&draft, &self.path).map_err(io)?;
-        let changed = fs::metadata(&self.path).and_then(|file| file.modified()).ok();
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { tokens, changed };
+        let file = file_id(&self.path);
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { tokens, file };
         Ok(())
     }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let file = fs::metadata(path).ok()?;
+    Some((file.modified().ok()?, file.ino()))
 }
 
 fn read(path: &Path) -> Result<BTreeMap<String, Token>, TokenError> {

@@ -261,7 +261,8 @@ pub(crate) enum Command {
     Attach { agent: AgentId, link: u64, sink: Sink },
     Detach { agent: AgentId, link: u64 },
     Frame { agent: AgentId, frame: UpFrame, answer: Answer, permit: Option<OwnedSemaphorePermit> },
-    Malformed { agent: AgentId },
+    /// Something was refused before it got here.
+    Refused { agent: AgentId, reason: Reason },
     Join { agent: AgentId, resumes: bool, reply: oneshot::Sender<Result<Incarnation, Refusal>> },
     Leave { agent: AgentId, reply: oneshot::Sender<Result<(), Refusal>> },
     Evict { agent: AgentId },

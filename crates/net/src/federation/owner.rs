@@ -210,7 +210,7 @@ impl Owner {
                 outcome.permits.extend(permit);
                 self.frame(agent, frame, answer, now, outcome);
             }
-            Command::Malformed { agent } => self.note_refusal(agent, Reason::Malformed),
+            Command::Refused { agent, reason } => self.note_refusal(agent, reason),
             Command::Join { agent, resumes, reply } => {
                 let shut_out = self.is_quarantined(agent);
                 let life = match &self.state {

@@ -153,8 +153,11 @@ impl Victim {
         for agent in 0..AGENTS as usize {
             agents.push(self.agent(agent).await);
         }
-        for agent in &agents {
-            agent.settled().await;
+        // What one agent says may make another speak.
+        while !agents.iter().all(Agent::is_settled) {
+            for agent in &agents {
+                agent.settled().await;
+            }
         }
         for agent in &agents {
             agent.close().await.unwrap();

@@ -38,7 +38,7 @@ fn a_write_that_was_cut_short_is_dropped_wherever_it_was_cut() {
     let directory = tempfile::tempdir().unwrap();
     written(directory.path());
     let path = segment(directory.path());
-    let whole = fs::read(&path).unwrap();
+    let (whole, mark) = (fs::read(&path).unwrap(), fs::read(directory.path().join("mark")).unwrap());
     // The next batch, as it would have been written.
     let mut log = FileLog::open(directory.path()).unwrap();
     log.replay().unwrap();
@@ -47,6 +47,7 @@ fn a_write_that_was_cut_short_is_dropped_wherever_it_was_cut() {
     let longer = fs::read(&path).unwrap();
     for cut in whole.len() + 1..longer.len() {
         fs::write(&path, &longer[..cut]).unwrap();
+        fs::write(directory.path().join("mark"), &mark).unwrap();
         let mut log = FileLog::open(directory.path()).unwrap();
         let replay = log.replay().unwrap();
         assert_eq!(replay.entries.len(), 100, "cut at {cut}");

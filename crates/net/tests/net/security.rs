@@ -9,7 +9,6 @@ use posse_net::coordinator::{Authentication, Limits, Options, Running, ServeConf
 use posse_net::federation::FederationConfig;
 use posse_net::v1::JoinRequest;
 use posse_net::v1::coordinator_client::CoordinatorClient;
-use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
@@ -98,9 +97,9 @@ async fn only_a_valid_token_of_the_federation_opens_the_door() {
     let guarded = guarded(talkative()).await;
     let mut client = client(&guarded.running).await;
     let join = || JoinRequest { protocol: 1, resumes: false };
-    let (good, info) = guarded.tokens.create(AgentId(7), vec!["test".into()]).unwrap();
     let (elsewhere, _) = guarded.tokens.create(AgentId(8), vec!["other".into()]).unwrap();
-    let wrong = format!("{}0", &good[..good.len() - 1]);
+    let (good, info) = guarded.tokens.create(AgentId(7), vec!["test".into()]).unwrap();
+    let wrong = format!("{}x", &good[..good.len() - 1]);
     // The coordinator looks at the file once a second; wait until it knows the token.
     loop {
         match client.join(request(join(), Some(&good), "test")).await {
@@ -118,7 +117,7 @@ async fn only_a_valid_token_of_the_federation_opens_the_door() {
         client.join(request(join(), token, federation)).await.unwrap_err().code()
     };
     assert_eq!(code(None, "test").await, Code::Unauthenticated);
-    assert_eq!(code(Some(&wrong), "test").await, if wrong == good { Code::Ok } else { Code::Unauthenticated });
+    assert_eq!(code(Some(&wrong), "test").await, Code::Unauthenticated);
     assert_eq!(code(Some("posse_x_y"), "test").await, Code::Unauthenticated);
     assert_eq!(code(Some(&elsewhere), "test").await, Code::PermissionDenied);
     assert_eq!(code(Some(&good), "nowhere").await, Code::PermissionDenied);
@@ -205,12 +204,10 @@ async fn impossible_messages_are_refused_counted_and_change_nothing() {
     ];
     for (reason, frame, code) in cases {
         let already = counted(&open.running, reason);
-        let refused = say(&mut client, frame.clone()).await.expect_err(reason);
+        let refused = say(&mut client, frame).await.expect_err(reason);
         assert_eq!(refused.code(), code, "{reason}: {refused}");
         assert_eq!(look(&open.running).await, before, "{reason}");
-        if reason != "too-large" || frame.encoded_len() <= 4096 + 8 * (size + DIMENSION) {
-            assert!(counted(&open.running, reason) > already, "{reason}: {refused}");
-        }
+        assert_eq!(counted(&open.running, reason), already + 1, "{reason}: {refused}");
     }
     // A repetition is no offence: it is acknowledged again and counts for nothing.
     let again = say(&mut client, upload(1, evidence(DIMENSION, 0.5)).to_wire()).await.unwrap();
