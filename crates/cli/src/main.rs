@@ -8,7 +8,9 @@
 mod bench;
 mod check;
 mod command;
+mod demo;
 mod experiment;
+mod federation;
 mod figures;
 mod interrupt;
 mod metric;
@@ -31,18 +33,19 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, algorithms, bench as bench_command, compare, data, evaluate, merge, privacy,
-    report as report_command, reproduce, run, worlds,
+    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate, load,
+    log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 
-/// Federated contextual bandits: simulate them, compare them
+/// Federated contextual bandits: simulate them, compare them, run them
 #[derive(Debug, Parser)]
 #[command(
     name = "posse",
     version,
     after_help = "\
 Examples:
+  posse demo
   posse run experiments/async-fig2a.toml --out results/async-fig2a
   posse report results/async-fig2a
 
@@ -66,6 +69,12 @@ enum Command {
     Evaluate(evaluate::Args),
     Privacy(privacy::Args),
     Bench(bench_command::Args),
+    Demo(demo_command::Args),
+    Serve(serve::Args),
+    Agent(agent::Args),
+    Token(token::Args),
+    Log(log::Args),
+    Load(load::Args),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +90,12 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Privacy(args) => privacy::run(args),
         Command::Bench(args) => bench_command::run(args),
+        Command::Demo(args) => demo_command::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Token(args) => token::run(args),
+        Command::Log(args) => log::run(args),
+        Command::Load(args) => load::run(args),
     };
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,

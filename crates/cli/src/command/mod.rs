@@ -1,17 +1,24 @@
 //! The commands, one file each.
 
+pub(crate) mod agent;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod data;
+pub(crate) mod demo;
 pub(crate) mod evaluate;
 mod execute;
 mod listing;
+pub(crate) mod load;
+pub(crate) mod log;
 pub(crate) mod merge;
 pub(crate) mod privacy;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;
+mod runtime;
+pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod worlds;
 
 use std::io::Write;

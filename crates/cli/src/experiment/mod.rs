@@ -10,9 +10,9 @@ mod curves;
 pub(crate) mod diagnostic;
 mod library;
 mod quick;
-mod resolve;
+pub(crate) mod resolve;
 pub(crate) mod source;
-mod structure;
+pub(crate) mod structure;
 mod sweep;
 pub(crate) mod values;
 

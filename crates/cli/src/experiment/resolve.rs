@@ -172,7 +172,7 @@ impl Combination<'_> {
 }
 
 /// The entry that a complaint about `name` being `value` is about.
-fn find<'t>(table: &'t Table, name: &str, value: &str) -> Option<&'t Entry> {
+pub(crate) fn find<'t>(table: &'t Table, name: &str, value: &str) -> Option<&'t Entry> {
     let all = entries(table);
     let named = || all.iter().copied().filter(|entry| is_called(&entry.key, name));
     named().find(|entry| entry.node.scalar().is_some_and(|v| same_value(v, value))).or_else(|| named().next())
@@ -226,7 +226,7 @@ fn without(table: &mut Table, span: &Span) {
 }
 
 /// A table as the configuration types read it: with its tag, and without shorthands.
-fn plain(section: Section, table: &Table) -> toml::Table {
+pub(crate) fn plain(section: Section, table: &Table) -> toml::Table {
     let mut plain = table.to_toml();
     if let (Some(tag), Some(default)) = (section.tag(), section.default_variant()) {
         plain.entry(tag).or_insert_with(|| default.into());

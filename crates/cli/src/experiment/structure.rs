@@ -112,7 +112,7 @@ fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
 }
 
 /// Checks a table whose header is at `header`.
-fn check_section(section: Section, table: &Table, header: &Span, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check_section(section: Section, table: &Table, header: &Span, found: &mut Vec<Diagnostic>) {
     let Some(variants) = variants(section, table, header, found) else { return };
     for entry in &table.0 {
         if Some(entry.key.as_str()) == section.tag() {

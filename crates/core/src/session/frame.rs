@@ -63,7 +63,9 @@ impl UpFrame {
         framed(header, self.message.as_ref().map(Uplink::cost))
     }
 
-    pub(crate) fn to_wire(&self) -> v1::UpFrame {
+    /// As the generated type, for transports that encode it themselves.
+    #[must_use]
+    pub fn to_wire(&self) -> v1::UpFrame {
         v1::UpFrame {
             epoch: self.epoch.0,
             incarnation: self.incarnation.0,
@@ -74,7 +76,8 @@ impl UpFrame {
         }
     }
 
-    pub(crate) fn from_wire(frame: v1::UpFrame) -> Result<Self, DecodeError> {
+    /// The frame that a generated type describes.
+    pub fn from_wire(frame: v1::UpFrame) -> Result<Self, DecodeError> {
         let message = frame.message.map(wire::uplink_from_wire).transpose()?;
         check_sequence(frame.sequence, message.is_some())?;
         Ok(Self {
@@ -92,6 +95,12 @@ impl DownFrame {
     /// The bytes that travel.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.to_wire().encode_to_vec()
+    }
+
+    /// As the generated type, for transports that encode it themselves.
+    #[must_use]
+    pub fn to_wire(&self) -> v1::DownFrame {
         v1::DownFrame {
             epoch: self.epoch.0,
             incarnation: self.incarnation.0,
@@ -100,12 +109,15 @@ impl DownFrame {
             message: self.message.as_ref().map(wire::downlink_to_wire),
             greeting: self.greeting,
         }
-        .encode_to_vec()
     }
 
     /// The frame in these bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let frame: v1::DownFrame = wire::decode(bytes)?;
+        Self::from_wire(wire::decode(bytes)?)
+    }
+
+    /// The frame that a generated type describes.
+    pub fn from_wire(frame: v1::DownFrame) -> Result<Self, DecodeError> {
         let message = frame.message.map(wire::downlink_from_wire).transpose()?;
         check_sequence(frame.sequence, message.is_some())?;
         Ok(Self {

@@ -215,6 +215,12 @@ impl Hub {
         self.links.get(&agent).filter(|link| !link.gone).map(|link| link.incarnation)
     }
 
+    /// The newest life of an agent that was ever heard of here, over or not.
+    #[must_use]
+    pub fn last_incarnation(&self, agent: AgentId) -> Option<Incarnation> {
+        self.links.get(&agent).map(|link| link.incarnation)
+    }
+
     /// Everything needed to go on with the same bits, encoded: a log up to here can be dropped.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {

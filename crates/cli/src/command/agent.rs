@@ -1,0 +1,145 @@
+//! `posse agent`: an agent beside a service, over HTTP.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use posse_net::agent::{AgentTls, Carriage, sidecar};
+use posse_net::{Agent, AgentConfig, Clock};
+use tokio::net::TcpListener;
+
+use super::runtime::{LogFormat, asked_to_end, log_to_stderr, runtime};
+use super::{Ending, print};
+
+/// Run an agent: choose and reward over HTTP, share through a coordinator
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  POSSE_TOKEN=… posse agent --coordinator https://coordinator:7447 --ca ca.pem --state agent-state
+  curl -d '{\"arms\": [[1, 0], [0, 1]]}' -H 'content-type: application/json' localhost:7448/choose
+
+Endpoints: POST /choose, POST /reward, GET /healthz, /metrics, /openapi.json.
+The token is read from POSSE_TOKEN or --token-file, so that it is in no list of processes.")]
+pub(crate) struct Args {
+    /// Where the coordinator is
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7447")]
+    coordinator: String,
+    /// Which federation, where there are several
+    #[arg(long, value_name = "NAME")]
+    federation: Option<String>,
+    /// A file with the agent's token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Who the agent is, where no tokens are asked for
+    #[arg(long, value_name = "NUMBER")]
+    agent: Option<u64>,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7448")]
+    listen: SocketAddr,
+    /// A directory for the agent's state; without one, a restart is a new life
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Features that only this agent has, after the shared ones
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    local_features: usize,
+    /// Seconds after which a choice stops waiting for its reward
+    #[arg(long, value_name = "SECONDS")]
+    expire_after: Option<f64>,
+    /// The reward of a choice that stops waiting; without one, nothing is learned from it
+    #[arg(long, value_name = "REWARD", requires = "expire_after", allow_negative_numbers = true)]
+    default_reward: Option<f64>,
+    /// Call every so many seconds instead of keeping a stream open
+    #[arg(long, value_name = "SECONDS")]
+    exchange_every: Option<f64>,
+    /// Who vouches for the coordinator's certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The agent's own certificate (PEM), where the coordinator asks for one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Send the token without TLS, or listen beyond loopback
+    #[arg(long)]
+    insecure: bool,
+    /// How logs are written, to stderr
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: LogFormat,
+    /// Log more
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    let config = config(args)?;
+    log_to_stderr(args.log_format, args.verbose);
+    runtime()?.block_on(async {
+        let agent = tokio::select! {
+            agent = Agent::start(config, Clock::system()) => agent?,
+            ended = asked_to_end() => return ended.map(|()| Ending::Done),
+        };
+        let listener = TcpListener::bind(args.listen);
+        let listener = listener.await.with_context(|| format!("cannot listen on {}", args.listen))?;
+        let sidecar = sidecar(agent.clone(), listener)?;
+        print(&format!("http://{}\n", sidecar.address))?;
+        asked_to_end().await?;
+        sidecar.stop().await;
+        agent.close().await?;
+        Ok(Ending::Done)
+    })
+}
+
+fn config(args: &Args) -> anyhow::Result<AgentConfig> {
+    let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let token = match &args.token_file {
+        Some(path) => Some(String::from_utf8_lossy(&read(path)?).trim().to_owned()),
+        None => std::env::var("POSSE_TOKEN").ok(),
+    };
+    if !args.insecure && !args.listen.ip().is_loopback() {
+        bail!(
+            "--listen {} is beyond loopback and HTTP is not encrypted: add --insecure if that is meant",
+            args.listen
+        );
+    }
+    if !args.insecure
+        && token.is_some()
+        && !args.coordinator.starts_with("https:")
+        && !is_local(&args.coordinator)
+    {
+        bail!(
+            "{} would send the token unencrypted: use https, or add --insecure if that is meant",
+            args.coordinator
+        );
+    }
+    let seconds = |name: &str, value: f64| {
+        Duration::try_from_secs_f64(value)
+            .with_context(|| format!("--{name} {value} is not a time in seconds"))
+    };
+    let identity = match (&args.certificate, &args.key) {
+        (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+        _ => None,
+    };
+    let every = args.exchange_every.map(|value| seconds("exchange-every", value)).transpose()?;
+    Ok(AgentConfig {
+        coordinator: args.coordinator.clone(),
+        federation: args.federation.clone(),
+        token,
+        agent: args.agent,
+        state: args.state.clone(),
+        local_features: args.local_features,
+        expire_after: args.expire_after.map(|value| seconds("expire-after", value)).transpose()?,
+        default_reward: args.default_reward,
+        carriage: every.map_or(Carriage::Link, Carriage::Exchange),
+        tls: AgentTls { authority: args.ca.as_deref().map(read).transpose()?, identity, name: None },
+        ..AgentConfig::default()
+    })
+}
+
+/// Whether an address is on this machine.
+fn is_local(url: &str) -> bool {
+    let host = url.split("//").nth(1).unwrap_or(url);
+    ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local))
+}

@@ -1,0 +1,45 @@
+//! `posse demo`: a federation on this machine, with machines that die.
+
+use std::path::PathBuf;
+
+use super::runtime::runtime;
+use super::{Ending, print};
+use crate::demo::{Demo, play, report};
+
+/// See a federation learn, over real gRPC on loopback, while agents and the coordinator are killed
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Agents choose arms in a synthetic world and share what they learn through a coordinator. Beside them, in the
+same world: agents that learn alone, and one learner that sees everything.")]
+pub(crate) struct Args {
+    /// How long it takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    seconds: f64,
+    /// How many agents there are
+    #[arg(long, value_name = "NUMBER", default_value_t = 36)]
+    agents: u64,
+    /// How many interactions there are, over all agents
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    interactions: u64,
+    /// Which world
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the report and the coordinator's log go
+    #[arg(long, value_name = "DIR", default_value = "results/demo")]
+    out: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    let demo = Demo {
+        seconds: args.seconds.clamp(0.1, 3600.0),
+        agents: args.agents.clamp(2, 1000),
+        interactions: args.interactions.clamp(100, 10_000_000),
+        seed: args.seed,
+        out: args.out.clone(),
+    };
+    let story = runtime()?.block_on(play(&demo, |line| print(&format!("{line}\n"))))?;
+    let page = report::write(&demo, &story)?;
+    print(&story.ending(&page))?;
+    Ok(if story.conserved() { Ending::Done } else { Ending::Failed })
+}

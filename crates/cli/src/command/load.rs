@@ -1,0 +1,327 @@
+//! `posse load`: what a coordinator and an agent take on this machine.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use posse_core::{AgentId, Algorithm, Arms, Federation, Seed, Shape, UserId};
+use posse_net::agent::Carriage;
+use posse_net::load::{Uploaded, idle, upload};
+use posse_net::{Agent, AgentConfig, Clock};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::runtime::runtime;
+use super::{Ending, print, print_json};
+
+const DIMENSION: usize = 25;
+const ARMS: usize = 25;
+/// As long as a batch of one upload.
+const RECORD: usize = 3000;
+
+/// Measure a coordinator and an agent under load on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A coordinator is started as a process of its own, on loopback and on the disk of --data; the load comes from
+here and takes processors from it. Run it in a release build and on a quiet machine.")]
+pub(crate) struct Args {
+    /// Agents that upload at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    agents: usize,
+    /// Connections that they share
+    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
+    connections: usize,
+    /// Seconds of uploading
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    seconds: f64,
+    /// Idle agents, each with a connection of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
+    idle: usize,
+    /// Where the coordinator keeps its log; it is removed afterwards
+    #[arg(long, value_name = "DIR", default_value = "results/load")]
+    data: std::path::PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+struct Measured {
+    /// Milliseconds of an append and a sync of one upload, alone.
+    sync_millis: f64,
+    uploads: Uploaded,
+    /// Idle agents that were connected at once, and bytes that the coordinator took for each.
+    idle_agents: usize,
+    bytes_per_idle_agent: f64,
+    /// Choices and rewards in a second: the machine of core, the library around it, and over HTTP.
+    core_per_second: f64,
+    library_per_second: f64,
+    durable_per_second: f64,
+    sidecar_per_second: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    if args.agents == 0 || args.connections == 0 {
+        bail!("--agents and --connections must be at least 1");
+    }
+    std::fs::create_dir_all(&args.data).with_context(|| format!("cannot make {}", args.data.display()))?;
+    let measured = runtime()?.block_on(measure(args));
+    let _ = std::fs::remove_dir_all(&args.data);
+    let measured = measured?;
+    if args.json {
+        print_json(&measured)?;
+    } else {
+        print(&table(&measured))?;
+    }
+    Ok(Ending::Done)
+}
+
+async fn measure(args: &Args) -> anyhow::Result<Measured> {
+    let sync_millis = sync(&args.data)?;
+    let coordinator = Process::coordinator(&args.data, "busy")?;
+    let seconds = Duration::try_from_secs_f64(args.seconds).context("--seconds is not a time")?;
+    let uploads = upload(&coordinator.url, args.agents, args.connections, DIMENSION, seconds).await?;
+    drop(coordinator);
+    let coordinator = Process::coordinator(&args.data, "idle")?;
+    // The first few warm up what all share.
+    let warm = idle(&coordinator.url, 100).await?;
+    let before = coordinator.resident()?;
+    let crowd = idle(&coordinator.url, args.idle).await?;
+    let after = coordinator.resident()?;
+    let bytes_per_idle_agent = (after - before) / crowd.len().max(1) as f64;
+    let idle_agents = crowd.len();
+    drop((warm, crowd));
+    let (core_per_second, library_per_second) = choices(&coordinator.url, None).await?;
+    let state = args.data.join("agent");
+    let (_, durable_per_second) = choices(&coordinator.url, Some(&state)).await?;
+    let sidecar_per_second = over_http(&coordinator.url, &args.data).await?;
+    Ok(Measured {
+        sync_millis,
+        uploads,
+        idle_agents,
+        bytes_per_idle_agent,
+        core_per_second,
+        library_per_second,
+        durable_per_second,
+        sidecar_per_second,
+    })
+}
+
+fn table(measured: &Measured) -> String {
+    let mut text = String::new();
+    let Measured { uploads, .. } = measured;
+    if cfg!(debug_assertions) {
+        text.push_str(
+            "This is a debug build: its numbers say little. Use `cargo run --release -- load`.\n\n",
+        );
+    }
+    let _ = writeln!(
+        text,
+        "A write and a sync of one upload on this disk      {:>10.2} ms",
+        measured.sync_millis
+    );
+    let _ = writeln!(
+        text,
+        "Durable uploads, {DIMENSION} features, {} agents          {:>10.0} a second\n  acknowledged after {:.1} ms (half), {:.1} ms (99 %)",
+        uploads.agents, uploads.per_second, uploads.p50, uploads.p99
+    );
+    let _ = writeln!(
+        text,
+        "{} idle agents, a connection each              {:>10.1} kB an agent at the coordinator",
+        measured.idle_agents,
+        measured.bytes_per_idle_agent / 1000.0
+    );
+    let _ = writeln!(
+        text,
+        "Choices among {ARMS} arms with rewards, the machine     {:>10.0} a second",
+        measured.core_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same through the library                    {:>10.0} a second",
+        measured.library_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same with a state on the disk               {:>10.0} a second",
+        measured.durable_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same over HTTP, one connection              {:>10.0} a second",
+        measured.sidecar_per_second
+    );
+    text
+}
+
+/// What the disk takes for one small durable write: the median of many.
+fn sync(data: &Path) -> anyhow::Result<f64> {
+    let path = data.join("sync");
+    let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    let record = vec![7; RECORD];
+    let mut times = Vec::new();
+    for _ in 0..100 {
+        let began = Instant::now();
+        file.write_all(&record)?;
+        file.sync_data()?;
+        times.push(1000.0 * began.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// A process of ours that ends with us.
+struct Process {
+    child: Child,
+    url: String,
+}
+
+impl Process {
+    fn coordinator(data: &Path, name: &str) -> anyhow::Result<Self> {
+        let file = data.join(format!("{name}.toml"));
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\nauthentication = \"none\"\ndata = \"{name}\"\n[limits]\nframes_per_second = 1000000\n\
+             connections = 100000\n[[federation]]\nname = \"load\"\ndimension = {DIMENSION}\n[federation.algorithm]\n\
+             name = \"async-lin-ucb\"\nupload_threshold = 2\ndownload_threshold = inf\n"
+        );
+        std::fs::write(&file, text)?;
+        Self::start(&["serve", "--config", &file.to_string_lossy()])
+    }
+
+    fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let output = child.stdout.take().context("the process has no output")?;
+        let mut url = String::new();
+        BufReader::new(output).read_line(&mut url)?;
+        if url.is_empty() {
+            bail!("`posse {}` did not start", arguments.join(" "));
+        }
+        Ok(Self { child, url: url.trim().to_owned() })
+    }
+
+    /// Bytes of memory that it occupies.
+    fn resident(&self) -> anyhow::Result<f64> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes =
+            line.and_then(|line| line.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
+        Ok(1024.0 * kilobytes.context("the system does not say how much memory a process has")?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn offers() -> anyhow::Result<Vec<Arms>> {
+    let mut stream = Seed(1).stream("load", 1, 0);
+    let mut row = || (0..DIMENSION).map(|_| 0.2 * stream.normal()).collect::<Vec<f64>>();
+    let offer = |_| Ok(Arms::from_rows(DIMENSION, &(0..ARMS).map(|_| row()).collect::<Vec<_>>())?);
+    (0..64).map(offer).collect()
+}
+
+/// Interactions in a second: of the machine alone, and of the library around it, in turns.
+async fn choices(url: &str, state: Option<&Path>) -> anyhow::Result<(f64, f64)> {
+    const MANY: usize = 20_000;
+    let config = AgentConfig {
+        coordinator: url.into(),
+        agent: Some(1_000_000),
+        state: state.map(Into::into),
+        carriage: Carriage::ByHand,
+        ..AgentConfig::default()
+    };
+    let agent = Agent::start(config, Clock::system()).await?;
+    let algorithm: Algorithm = serde_json::from_value(serde_json::json!({
+        "name": "async-lin-ucb", "upload_threshold": 2.0, "download_threshold": "inf"
+    }))?;
+    let federation = Federation { agents: 100, horizon: 1_000_000, seed: Seed(0) };
+    let mut machine = algorithm.agent(AgentId(1_000_000), Shape::shared(DIMENSION), &federation)?;
+    let offers = offers()?;
+    let (mut core, mut library) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..5 {
+        let began = Instant::now();
+        for round in 0..MANY {
+            let offer = &offers[round % offers.len()];
+            let choice = machine.choose(UserId(0), offer)?;
+            machine.learn(UserId(0), offer.row(choice.arm), (round % 3) as f64)?;
+        }
+        core = core.min(began.elapsed().as_secs_f64());
+        let began = Instant::now();
+        for round in 0..MANY {
+            let chosen = agent.choose(UserId(0), &offers[round % offers.len()])?;
+            agent.reward(chosen.id, (round % 3) as f64)?;
+        }
+        library = library.min(began.elapsed().as_secs_f64());
+    }
+    agent.abort().await;
+    Ok((MANY as f64 / core, MANY as f64 / library))
+}
+
+/// Interactions in a second through a sidecar, over one connection.
+async fn over_http(url: &str, data: &Path) -> anyhow::Result<f64> {
+    const MANY: usize = 2_000;
+    let state = data.join("sidecar");
+    let sidecar = Process::start(&[
+        "agent",
+        "--agent",
+        "1000001",
+        "--coordinator",
+        url,
+        "--state",
+        &state.to_string_lossy(),
+        "--listen",
+        "127.0.0.1:0",
+    ])?;
+    let address = sidecar.url.split("//").nth(1).context("no address")?;
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let offers = offers()?;
+    let rows = |offer: &Arms| (0..offer.len()).map(|arm| offer.row(arm).to_vec()).collect::<Vec<_>>();
+    let bodies: Vec<String> =
+        offers.iter().map(|offer| serde_json::json!({ "arms": rows(offer) }).to_string()).collect();
+    let began = Instant::now();
+    for round in 0..MANY {
+        let chosen = post(&mut stream, "/choose", &bodies[round % bodies.len()]).await?;
+        let chosen: serde_json::Value = serde_json::from_slice(&chosen)?;
+        let reward = serde_json::json!({ "id": chosen["id"], "reward": (round % 3) as f64 }).to_string();
+        post(&mut stream, "/reward", &reward).await?;
+    }
+    Ok(MANY as f64 / began.elapsed().as_secs_f64())
+}
+
+/// A request over an open connection; the body of the answer.
+async fn post(stream: &mut tokio::net::TcpStream, path: &str, body: &str) -> anyhow::Result<Vec<u8>> {
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: posse\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            bail!("the sidecar hung up");
+        }
+        answer.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&answer);
+        let Some(end) = text.find("\r\n\r\n") else { continue };
+        let head = text[..end].to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+        let length: usize = length.context("an answer without a length")?;
+        if answer.len() >= end + 4 + length {
+            return Ok(answer.split_off(end + 4));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `posse token`: who may speak for which agent.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use posse_core::AgentId;
+use posse_net::coordinator::Tokens;
+use serde_json::json;
+
+use super::{Ending, print, print_json};
+use crate::federation;
+
+/// Create, list, revoke and rotate agents' tokens
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  posse token create --config federation.toml --agent 7 --federation shop > agent-7.token
+
+A token is shown once; only its hash is kept. A running coordinator notices changes within a second.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+    /// The coordinator's file
+    #[arg(long, value_name = "FILE", global = true, default_value = "federation.toml")]
+    config: PathBuf,
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make a token and print it
+    Create {
+        /// Whom it speaks for
+        #[arg(long, value_name = "NUMBER")]
+        agent: u64,
+        /// Where it is valid; repeat it for several
+        #[arg(long, value_name = "NAME", required = true)]
+        federation: Vec<String>,
+    },
+    /// List all tokens, without their secrets
+    List,
+    /// Make a token void; its links are cut
+    Revoke {
+        /// As listed
+        id: String,
+    },
+    /// Give a token a new secret and print it; the old one is void at once
+    Rotate {
+        /// As listed
+        id: String,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    let config = federation::read(&args.config, true)?;
+    let tokens = Tokens::open(&config.token_file())?;
+    match &args.action {
+        Action::Create { agent, federation } => {
+            if let Some(unknown) =
+                federation.iter().find(|name| config.federations.iter().all(|own| own.name != **name))
+            {
+                let names: Vec<&str> = config.federations.iter().map(|own| own.name.as_str()).collect();
+                bail!(
+                    "{} has no federation \"{unknown}\": it has {}",
+                    args.config.display(),
+                    names.join(", ")
+                );
+            }
+            let (text, info) = tokens.create(AgentId(*agent), federation.clone())?;
+            show(args, &text, &info.id)?;
+        }
+        Action::Rotate { id } => show(args, &tokens.rotate(id)?, id)?,
+        Action::Revoke { id } => {
+            tokens.revoke(id)?;
+            if args.json {
+                print_json(&json!({ "revoked": id }))?;
+            } else {
+                print(&format!("{id} is revoked\n"))?;
+            }
+        }
+        Action::List if args.json => print_json(&tokens.list())?,
+        Action::List => {
+            let mut text = String::from("id        agent  state    federations\n");
+            for token in tokens.list() {
+                let state = if token.revoked { "revoked" } else { "valid" };
+                let _ = writeln!(
+                    text,
+                    "{:<8} {:>6}  {state:<7}  {}",
+                    token.id,
+                    token.agent,
+                    token.federations.join(", ")
+                );
+            }
+            print(&text)?;
+        }
+    }
+    Ok(Ending::Done)
+}
+
+fn show(args: &Args, text: &str, id: &str) -> anyhow::Result<()> {
+    if args.json { print_json(&json!({ "id": id, "token": text })) } else { print(&format!("{text}\n")) }
+}

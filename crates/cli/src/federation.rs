@@ -1,0 +1,267 @@
+//! A coordinator's file: read with the same care, and refused with the same clarity, as an experiment.
+
+use std::path::Path;
+
+use anyhow::Context;
+use posse_core::ConfigError;
+use posse_net::coordinator::ServeConfig;
+use serde::Deserialize;
+
+use crate::experiment::Report;
+use crate::experiment::diagnostic::Diagnostic;
+use crate::experiment::resolve::{find, plain};
+use crate::experiment::source::{Entry, Node, Table, Value};
+use crate::experiment::structure::check_section;
+use crate::experiment::values::{did_you_mean, wrong_type};
+use crate::settings::Section;
+use crate::suggest::closest;
+
+/// What a key takes.
+#[derive(Clone, Copy)]
+enum Takes {
+    Text,
+    Whole,
+    Number,
+    OneOf(&'static [&'static str]),
+    Table(&'static [(&'static str, Takes)]),
+    /// `[[federation]]`
+    Federations,
+    /// `[federation.algorithm]`
+    Algorithm,
+}
+
+const TOP: &[(&str, Takes)] = &[
+    ("listen", Takes::Text),
+    ("admin", Takes::Text),
+    ("data", Takes::Text),
+    ("authentication", Takes::OneOf(&["token", "none"])),
+    ("tls", Takes::Table(TLS)),
+    ("limits", Takes::Table(LIMITS)),
+    ("federation", Takes::Federations),
+];
+const TLS: &[(&str, Takes)] =
+    &[("certificate", Takes::Text), ("key", Takes::Text), ("client_ca", Takes::Text)];
+const LIMITS: &[(&str, Takes)] = &[
+    ("connections", Takes::Whole),
+    ("frames_per_second", Takes::Whole),
+    ("waiting_megabytes", Takes::Whole),
+    ("patience", Takes::Whole),
+];
+const FEDERATION: &[(&str, Takes)] = &[
+    ("name", Takes::Text),
+    ("algorithm", Takes::Algorithm),
+    ("dimension", Takes::Whole),
+    ("agents", Takes::Whole),
+    ("horizon", Takes::Whole),
+    ("seed", Takes::Whole),
+    ("feature_bound", Takes::Number),
+    ("reward_bound", Takes::Number),
+    ("resend_after", Takes::Whole),
+    ("snapshot_every", Takes::Whole),
+    ("quarantine_after", Takes::Whole),
+    ("quarantine", Takes::Whole),
+];
+
+/// Reads and checks the file at `path`. Relative paths in it are relative to where it is.
+pub(crate) fn read(path: &Path, insecure: bool) -> anyhow::Result<ServeConfig> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut config = match parse(&text, insecure) {
+        Ok(config) => config,
+        Err(found) => return Err(Report::new(path.display().to_string(), text, found).into()),
+    };
+    let home = path.parent().unwrap_or(Path::new(""));
+    config.data = home.join(&config.data);
+    if let Some(tls) = &mut config.tls {
+        tls.certificate = home.join(&tls.certificate);
+        tls.key = home.join(&tls.key);
+        tls.client_ca = tls.client_ca.as_ref().map(|file| home.join(file));
+    }
+    Ok(config)
+}
+
+fn parse(text: &str, insecure: bool) -> Result<ServeConfig, Vec<Diagnostic>> {
+    let root = Table::parse(text)?;
+    let mut found = Vec::new();
+    check_table("a coordinator's file", TOP, &root, &mut found);
+    if root.get("federation").is_none() && found.is_empty() {
+        let help = "add [[federation]] with `name` and `dimension`, and [federation.algorithm] with `name`";
+        found.push(Diagnostic::new(&(usize::MAX..usize::MAX), "there is no [[federation]]").help(help));
+    }
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let read = |root: &Table| ServeConfig::deserialize(toml::Value::Table(written(root)));
+    let config = read(&root).map_err(|error| vec![misread(&root, error.message())])?;
+    config.check(insecure).map_err(|error| vec![misplaced(&root, &error)])?;
+    Ok(config)
+}
+
+/// Known keys with values of the right type?
+fn check_table(owner: &str, keys: &[(&str, Takes)], table: &Table, found: &mut Vec<Diagnostic>) {
+    for entry in &table.0 {
+        let Some((_, takes)) = keys.iter().find(|(key, _)| *key == entry.key) else {
+            let near = closest(&entry.key, keys.iter().map(|(key, _)| *key)).map(did_you_mean);
+            let all = || keys.iter().map(|(key, _)| *key).collect::<Vec<_>>().join(", ");
+            let help = near.unwrap_or_else(|| format!("its keys are {}", all()));
+            let message = format!("unknown key `{}` for {owner}", entry.key);
+            found.push(Diagnostic::new(&entry.span, message).help(help));
+            continue;
+        };
+        check_value(*takes, entry, found);
+    }
+}
+
+fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
+    let Entry { key, node, .. } = entry;
+    let expected = match (takes, &node.value) {
+        (Takes::Text, Value::Scalar(toml::Value::String(_))) => return,
+        (Takes::Text, _) => "a text".into(),
+        (Takes::Whole, Value::Scalar(toml::Value::Integer(number))) if *number >= 0 => return,
+        (Takes::Whole, _) => "a whole number, zero or more".into(),
+        (Takes::Number, Value::Scalar(toml::Value::Integer(_) | toml::Value::Float(_))) => return,
+        (Takes::Number, _) => "a number".into(),
+        (Takes::OneOf(words), Value::Scalar(toml::Value::String(word))) if words.contains(&word.as_str()) => {
+            return;
+        }
+        (Takes::OneOf(words), _) => format!("one of {}", words.join(", ")),
+        (Takes::Table(keys), Value::Table(table)) => {
+            check_table(&format!("[{key}]"), keys, table, found);
+            return;
+        }
+        (Takes::Table(_), _) => format!("a table: write [{key}]"),
+        (Takes::Federations, Value::List(nodes)) if nodes.iter().all(|node| node.table().is_some()) => {
+            nodes.iter().for_each(|node| check_federation(node, found));
+            return;
+        }
+        (Takes::Federations, _) => "an array of tables: write [[federation]], with two brackets".into(),
+        (Takes::Algorithm, Value::Table(table)) => {
+            check_section(Section::Algorithm, table, &entry.span, found);
+            let lists = table.0.iter().filter(|entry| match &entry.node.value {
+                Value::List(nodes) => nodes.iter().any(|node| node.table().is_none()),
+                _ => false,
+            });
+            found.extend(lists.map(|entry| {
+                let message = format!("`{}` is a list: a federation takes one value", entry.key);
+                Diagnostic::new(&entry.node.span, message).help("sweeps are for experiments")
+            }));
+            return;
+        }
+        (Takes::Algorithm, _) => "a table: write [federation.algorithm]".into(),
+    };
+    found.push(wrong_type(key, node, &expected));
+}
+
+fn check_federation(node: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(table) = node.table() else { return };
+    check_table("a federation", FEDERATION, table, found);
+    let needed = [
+        ("name", "name = \"shop\""),
+        ("dimension", "dimension = 25"),
+        ("algorithm", "[federation.algorithm] with name = \"async-lin-ucb\""),
+    ];
+    for (key, example) in needed.into_iter().filter(|(key, _)| table.get(key).is_none()) {
+        let message = format!("this federation has no `{key}`");
+        found.push(Diagnostic::new(&node.span, message).help(format!("add `{example}`")));
+    }
+}
+
+/// The file as the configuration types read it, without shorthands.
+fn written(root: &Table) -> toml::Table {
+    let mut written = root.to_toml();
+    let tables = root.get("federation").map_or(&[][..], |entry| entry.node.elements());
+    if let Some(toml::Value::Array(values)) = written.get_mut("federation") {
+        for (value, node) in values.iter_mut().zip(tables) {
+            let algorithm = node.table().and_then(|table| table.get("algorithm"));
+            if let (Some(value), Some(table)) =
+                (value.as_table_mut(), algorithm.and_then(|entry| entry.node.table()))
+            {
+                value.insert("algorithm".into(), plain(Section::Algorithm, table).into());
+            }
+        }
+    }
+    written
+}
+
+/// Types were checked before: what is left are texts that are no addresses, and numbers too large.
+fn misread(root: &Table, message: &str) -> Diagnostic {
+    for key in ["listen", "admin"] {
+        if let Some(entry) = root.get(key)
+            && let Some(toml::Value::String(text)) = entry.node.scalar()
+            && text.parse::<std::net::SocketAddr>().is_err()
+        {
+            let message = format!("`{key}` is \"{text}\": expected an address");
+            return Diagnostic::new(&entry.node.span, message).help("write it like \"127.0.0.1:7447\"");
+        }
+    }
+    Diagnostic::new(&(0..0), message.to_owned())
+}
+
+/// A complaint, at the value that it is about.
+fn misplaced(root: &Table, error: &ConfigError) -> Diagnostic {
+    let ConfigError { name, value, allowed } = error;
+    let place = find(root, name, value).map_or(0..0, |entry| entry.node.span.clone());
+    Diagnostic::new(&place, format!("`{name}` is {value}: {allowed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_net::coordinator::Limits;
+
+    use super::*;
+
+    const SMALLEST: &str =
+        "[[federation]]\nname = \"shop\"\ndimension = 3\n[federation.algorithm]\nname = \"async-lin-ucb\"\n";
+
+    fn complaint(text: &str) -> String {
+        let found = parse(text, false).unwrap_err();
+        Report::new("f.toml".into(), text.into(), found).to_string()
+    }
+
+    #[test]
+    fn the_smallest_file_is_enough_and_shorthands_are_understood() {
+        let config = parse(&format!("{SMALLEST}threshold = 2\n"), false).unwrap();
+        assert_eq!(config.federations[0].name, "shop");
+        let json = serde_json::to_value(&config.federations[0].algorithm).unwrap();
+        assert_eq!(json["upload_threshold"], 2.0);
+        assert_eq!(json["download_threshold"], 2.0);
+    }
+
+    #[test]
+    fn every_setting_can_be_written_and_no_other() {
+        let keys = |value: serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let listed =
+            |keys: &[(&str, Takes)]| keys.iter().map(|(key, _)| (*key).to_owned()).collect::<Vec<_>>();
+        let config = parse(SMALLEST, false).unwrap();
+        assert_eq!(listed(TOP), keys(serde_json::to_value(&config).unwrap()));
+        assert_eq!(listed(LIMITS), keys(serde_json::to_value(Limits::default()).unwrap()));
+        assert_eq!(listed(FEDERATION), keys(serde_json::to_value(&config.federations[0]).unwrap()));
+    }
+
+    #[test]
+    fn mistakes_are_shown_where_they_are_with_what_to_do() {
+        let wrong = format!("lisen = \"x\"\n{SMALLEST}uplaod_threshold = 2\nthreshold = [1, 2]\n");
+        let text = complaint(&wrong);
+        assert!(text.contains("f.toml:1:1") && text.contains("did you mean `listen`?"), "{text}");
+        assert!(text.contains("f.toml:7:1") && text.contains("did you mean `upload_threshold`?"), "{text}");
+        assert!(text.contains("a federation takes one value"), "{text}");
+        let text = complaint(&SMALLEST.replace("= 3", "= 0"));
+        assert!(text.contains("f.toml:3:13") && text.contains("between 1 and 16384"), "{text}");
+        let text = complaint(&format!("listen = \"nowhere\"\n{SMALLEST}"));
+        assert!(text.contains("f.toml:1:10") && text.contains("127.0.0.1:7447"), "{text}");
+        assert!(complaint("").contains("there is no [[federation]]"));
+    }
+
+    #[test]
+    fn listening_beyond_loopback_needs_tls_or_insecure() {
+        let open = format!("listen = \"0.0.0.0:7447\"\n{SMALLEST}");
+        assert!(complaint(&open).contains("[tls] is needed, or --insecure"));
+        assert!(parse(&open, true).is_ok());
+        let believing = format!(
+            "listen = \"0.0.0.0:7447\"\nauthentication = \"none\"\n\
+             [tls]\ncertificate = \"c\"\nkey = \"k\"\n{SMALLEST}"
+        );
+        assert!(complaint(&believing).contains("tokens are needed"));
+    }
+}

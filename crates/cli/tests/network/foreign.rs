@@ -1,0 +1,53 @@
+//! A client that is not ours: Python's grpcio, with nothing but the published `.proto` files.
+
+use std::path::Path;
+use std::process::Command;
+
+use posse_core::{Algorithm, AsyncLinUcb, JoinPolicy};
+use posse_net::coordinator::{Options, ServeConfig, serve};
+use posse_net::federation::FederationConfig;
+
+const SCRIPT: &str = include_str!("foreign.py");
+
+/// A Python that has grpcio: the one in `PYTHON`, or the system's.
+fn python() -> Result<String, String> {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    let check = Command::new(&python).args(["-c", "import grpc, grpc_tools"]).output();
+    if check.is_ok_and(|output| output.status.success()) {
+        return Ok(python);
+    }
+    Err(format!(
+        "{python} has no grpcio-tools: `pip install grpcio-tools`, or name a Python that has in PYTHON"
+    ))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+async fn a_foreign_client_joins_uploads_and_receives_a_snapshot() {
+    let python = match python() {
+        Ok(python) => python,
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+    };
+    let data = tempfile::tempdir().unwrap();
+    let mut algorithm = AsyncLinUcb::default();
+    algorithm.protocol.join = JoinPolicy::PullOnJoin;
+    let federation = FederationConfig::new("shop", Algorithm::AsyncLinUcb(algorithm), 3);
+    let config = ServeConfig::on_loopback(data.path(), vec![federation]);
+    let running = serve(config, Options::default()).await.unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned();
+    let (address, place) = (running.address.to_string(), data.path().to_owned());
+    let output = tokio::task::spawn_blocking(move || {
+        let script = place.join("foreign.py");
+        std::fs::write(&script, SCRIPT).unwrap();
+        let protos = [root.join("crates/core/proto"), root.join("crates/net/proto")];
+        Command::new(python).arg(script).arg(address).args(protos).current_dir(place).output().unwrap()
+    });
+    let output = output.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("snapshot of 2 observations"), "{said}");
+    assert_eq!(running.federations[0].look().await.unwrap().observations, 2);
+}

@@ -1,0 +1,99 @@
+//! What an agent's runtime needs to know.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use posse_core::ConfigError;
+
+/// Settings of an agent's runtime.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentConfig {
+    /// Where the coordinator is: `http://host:port`, or `https://` with TLS.
+    pub coordinator: String,
+    /// Which federation; may be left out where there is only one.
+    pub federation: Option<String>,
+    /// The agent's token.
+    pub token: Option<String>,
+    /// Who the agent is, where no tokens are asked for.
+    pub agent: Option<u64>,
+    /// A directory for the state. Without one, a restart is a new life.
+    pub state: Option<PathBuf>,
+    /// Features that only this agent has, after the shared ones. Default 0.
+    pub local_features: usize,
+    /// How long a choice waits for its reward. Default: for ever.
+    pub expire_after: Option<Duration>,
+    /// What a choice is taken to have brought when it expires. Default: nothing is learned from it.
+    pub default_reward: Option<f64>,
+    /// How many choices may wait; beyond it the oldest expire early. Default 100 000.
+    pub most_pending: usize,
+    /// How messages travel.
+    pub carriage: Carriage,
+    /// The first pause after a failure; it doubles up to `longest_pause`. Default 100 ms.
+    pub first_pause: Duration,
+    /// The longest pause between attempts. Default 30 s.
+    pub longest_pause: Duration,
+    /// Certificates, for `https://`.
+    pub tls: AgentTls,
+}
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriage {
+    /// Over a stream that stays open.
+    Link,
+    /// One call after another, at least once in this time: for proxies that cut streams.
+    Exchange(Duration),
+    /// Only when [`Agent::exchange`](super::Agent::exchange) is called.
+    ByHand,
+}
+
+/// Certificates in PEM form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentTls {
+    /// Who vouches for the coordinator. Needed for `https://`.
+    pub authority: Option<Vec<u8>>,
+    /// The agent's own certificate and key, where the coordinator asks for one.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The coordinator's name in its certificate, if it is not the one in its address.
+    pub name: Option<String>,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            coordinator: "http://127.0.0.1:7447".into(),
+            federation: None,
+            token: None,
+            agent: None,
+            state: None,
+            local_features: 0,
+            expire_after: None,
+            default_reward: None,
+            most_pending: 100_000,
+            carriage: Carriage::Link,
+            first_pause: Duration::from_millis(100),
+            longest_pause: Duration::from_secs(30),
+            tls: AgentTls::default(),
+        }
+    }
+}
+
+impl AgentConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.most_pending == 0 {
+            return Err(ConfigError::new("most_pending", 0, "it must be at least 1"));
+        }
+        if let Some(reward) = self.default_reward.filter(|reward| !reward.is_finite()) {
+            return Err(ConfigError::new("default_reward", reward, "it must be finite"));
+        }
+        if self.first_pause.is_zero() || self.longest_pause < self.first_pause {
+            let value = format!("{:?}", self.first_pause);
+            return Err(ConfigError::new(
+                "first_pause",
+                value,
+                "it must be above 0 and at most longest_pause",
+            ));
+        }
+        Ok(())
+    }
+}

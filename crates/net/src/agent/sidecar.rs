@@ -1,0 +1,204 @@
+//! An agent as a process of its own: choose and reward over HTTP and JSON.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get, post};
+use posse_core::{Arms, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::{Agent, ChoiceId, RewardError};
+
+/// Bytes of the longest request.
+const LONGEST: usize = 8 << 20;
+
+/// A sidecar that runs.
+#[derive(Debug)]
+pub struct Sidecar {
+    /// Where it listens.
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Sidecar {
+    /// Answers what was asked and stops. The agent goes on.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.task.await;
+    }
+}
+
+/// Serves an agent over HTTP on `listener`.
+pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> {
+    let address = listener.local_addr()?;
+    let (stop, mut stopped) = watch::channel(false);
+    let site = Router::new()
+        .route("/choose", post(choose))
+        .route("/reward", post(reward))
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(|| async { Json(openapi()) }))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state(agent);
+    let until = async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let task = tokio::spawn(async move {
+        let _ = axum::serve(listener, site).with_graceful_shutdown(until).await;
+    });
+    Ok(Sidecar { address, stop, task })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChooseRequest {
+    #[serde(default)]
+    user: u64,
+    arms: Vec<Vec<f64>>,
+}
+
+#[derive(Serialize)]
+struct ChooseReply {
+    id: String,
+    arm: usize,
+    propensity: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RewardRequest {
+    id: String,
+    reward: f64,
+}
+
+fn refuse(status: StatusCode, why: &impl ToString) -> Response {
+    (status, Json(json!({ "error": why.to_string() }))).into_response()
+}
+
+async fn choose(State(agent): State<Agent>, request: Result<Json<ChooseRequest>, JsonRejection>) -> Response {
+    let Json(request) = match request {
+        Ok(request) => request,
+        Err(error) => return refuse(error.status(), &error.body_text()),
+    };
+    let arms = match Arms::from_rows(agent.dimension(), &request.arms) {
+        Ok(arms) => arms,
+        Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
+    };
+    match agent.choose(UserId(request.user), &arms) {
+        Ok(chosen) => {
+            let reply =
+                ChooseReply { id: chosen.id.to_string(), arm: chosen.arm, propensity: chosen.propensity };
+            Json(reply).into_response()
+        }
+        Err(error) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
+    }
+}
+
+async fn reward(State(agent): State<Agent>, request: Result<Json<RewardRequest>, JsonRejection>) -> Response {
+    let Json(request) = match request {
+        Ok(request) => request,
+        Err(error) => return refuse(error.status(), &error.body_text()),
+    };
+    let id: ChoiceId = match request.id.parse() {
+        Ok(id) => id,
+        Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
+    };
+    match agent.reward(id, request.reward) {
+        Ok(()) => Json(json!({})).into_response(),
+        Err(error @ RewardError::Unknown(_)) => refuse(StatusCode::NOT_FOUND, &error),
+        Err(error) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
+    }
+}
+
+/// Always 200: an agent that cannot reach its coordinator still chooses. The text says how it is.
+async fn health(State(agent): State<Agent>) -> Response {
+    let status = agent.status();
+    Json(json!({
+        "agent": agent.id().0,
+        "life": status.life,
+        "connected": status.connected,
+        "why": status.trouble,
+        "pending": status.pending,
+    }))
+    .into_response()
+}
+
+async fn metrics(State(agent): State<Agent>) -> Response {
+    let status = agent.status();
+    let lines = [
+        ("connected", "gauge", "The coordinator answers", u64::from(status.connected)),
+        ("pending", "gauge", "Choices that wait for rewards", status.pending as u64),
+        ("choices", "counter", "Choices made", status.choices),
+        ("rewards", "counter", "Rewards learned", status.rewards),
+        ("expired", "counter", "Choices given up", status.expired),
+        ("uplinks", "counter", "Messages sent, repetitions included", status.uplinks),
+        ("downlinks", "counter", "Messages received", status.downlinks),
+        ("frame_bytes", "counter", "Bytes of frames, both ways", status.bytes),
+    ];
+    let mut text = String::new();
+    for (name, kind, help, value) in lines {
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        text.push_str(&format!(
+            "# HELP posse_agent_{name} {help}.\n# TYPE posse_agent_{name} {kind}\nposse_agent_{name}{suffix} {value}\n"
+        ));
+    }
+    text.push_str("# EOF\n");
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// What the endpoints take and give.
+fn openapi() -> Value {
+    let body =
+        |schema: Value| json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    let answer = |text: &str, schema: Value| json!({ "description": text, "content": { "application/json": { "schema": schema } } });
+    let error =
+        || answer("why not", json!({ "type": "object", "properties": { "error": { "type": "string" } } }));
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "posse agent", "version": env!("CARGO_PKG_VERSION") },
+        "paths": {
+            "/choose": { "post": {
+                "summary": "Choose one of several arms",
+                "requestBody": body(json!({
+                    "type": "object", "required": ["arms"], "additionalProperties": false,
+                    "properties": {
+                        "user": { "type": "integer", "minimum": 0, "default": 0 },
+                        "arms": { "type": "array", "minItems": 1,
+                                  "items": { "type": "array", "items": { "type": "number" } } },
+                    },
+                })),
+                "responses": {
+                    "200": answer("the choice", json!({
+                        "type": "object", "required": ["id", "arm", "propensity"],
+                        "properties": {
+                            "id": { "type": "string", "description": "name it when the reward comes" },
+                            "arm": { "type": "integer", "minimum": 0 },
+                            "propensity": { "type": ["number", "null"] },
+                        },
+                    })),
+                    "422": error(),
+                },
+            } },
+            "/reward": { "post": {
+                "summary": "Tell what a choice brought, at any time",
+                "requestBody": body(json!({
+                    "type": "object", "required": ["id", "reward"], "additionalProperties": false,
+                    "properties": { "id": { "type": "string" }, "reward": { "type": "number" } },
+                })),
+                "responses": { "200": answer("learned", json!({ "type": "object" })), "404": error(), "422": error() },
+            } },
+            "/healthz": { "get": { "summary": "How the agent is doing", "responses": { "200": answer("it chooses", json!({ "type": "object" })) } } },
+            "/metrics": { "get": { "summary": "Counters for Prometheus", "responses": { "200": { "description": "OpenMetrics text" } } } },
+        },
+    })
+}

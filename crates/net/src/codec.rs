@@ -1,0 +1,61 @@
+//! Protobuf over gRPC, with small buffers and malformed messages blamed on their sender.
+//!
+//! tonic's own codec takes 16 kB a stream before anything is said; most agents are silent most of the time.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic_prost::{ProstCodec, ProstEncoder};
+
+const BUFFERS: (usize, usize) = (1 << 10, 32 << 10);
+
+/// The codec of the service.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameCodec<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for FrameCodec<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> Codec for FrameCodec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = FrameDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFERS.0, BUFFERS.1))
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        FrameDecoder(PhantomData)
+    }
+}
+
+/// Decodes messages.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameDecoder<U>(PhantomData<U>);
+
+impl<U: Message + Default> Decoder for FrameDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        let message = U::decode(source);
+        message
+            .map(Some)
+            .map_err(|error| Status::invalid_argument(format!("not a posse.v1 message: {error}")))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(BUFFERS.0, BUFFERS.1)
+    }
+}

@@ -1,0 +1,79 @@
+//! How much one agent, and all of them, may ask of a coordinator.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use posse_core::{AgentId, ConfigError};
+use serde::{Deserialize, Serialize};
+
+/// Limits of a coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at a time. Default 20 000.
+    pub connections: u64,
+    /// Frames a second that an agent may send on average; twice as many at once. Default 1000.
+    pub frames_per_second: u64,
+    /// Megabytes of frames that may wait for the log; links wait beyond it. Default 256.
+    pub waiting_megabytes: u64,
+    /// Seconds a connection may take to say anything sensible, and a link to answer a ping. Default 20.
+    pub patience: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 20_000, frames_per_second: 1000, waiting_megabytes: 256, patience: 20 }
+    }
+}
+
+impl Limits {
+    /// `Ok` if every limit is in its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let all = [
+            ("connections", self.connections, 1_000_000),
+            ("frames_per_second", self.frames_per_second, 1_000_000),
+            ("waiting_megabytes", self.waiting_megabytes, 4096),
+            ("patience", self.patience, 3600),
+        ];
+        for (name, value, most) in all {
+            if value == 0 || value > most {
+                let allowed = match most {
+                    1_000_000 => "it must be between 1 and 1000000",
+                    4096 => "it must be between 1 and 4096",
+                    _ => "it must be between 1 and 3600",
+                };
+                return Err(ConfigError::new(name, value, allowed));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts frames by agent: a bucket that fills at the allowed rate and holds two seconds of it.
+#[derive(Debug)]
+pub(super) struct Rates {
+    per_second: f64,
+    buckets: Mutex<BTreeMap<(usize, AgentId), (f64, Instant)>>,
+}
+
+impl Rates {
+    pub(super) fn new(per_second: u64) -> Self {
+        Self { per_second: per_second as f64, buckets: Mutex::default() }
+    }
+
+    /// Whether an agent of a federation may send another frame now.
+    pub(super) fn allow(&self, federation: usize, agent: AgentId) -> bool {
+        let now = Instant::now();
+        let most = 2.0 * self.per_second;
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, since) = buckets.entry((federation, agent)).or_insert((most, now));
+        *left = (*left + now.duration_since(*since).as_secs_f64() * self.per_second).min(most);
+        *since = now;
+        let allowed = *left >= 1.0;
+        if allowed {
+            *left -= 1.0;
+        }
+        allowed
+    }
+}

@@ -1,0 +1,403 @@
+//! Starting and stopping a coordinator.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use posse_core::ConfigError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic_health::ServingStatus;
+use tracing::{info, warn};
+
+use super::admin;
+use super::incoming::Incoming;
+use super::limits::{Limits, Rates};
+use super::service::{Service, Shared};
+use super::tokens::{TokenError, Tokens};
+use crate::clock::Clock;
+use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
+use crate::log::{FileLog, Log, LogError};
+use crate::metrics::Metrics;
+use crate::v1::coordinator_server::CoordinatorServer;
+
+/// How often tokens, health and gauges are looked at.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Everything about a coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServeConfig {
+    /// Where agents come to. Beyond loopback TLS is needed.
+    #[serde(default = "default_listen")]
+    pub listen: SocketAddr,
+    /// Where metrics and health are, over plain HTTP. Default: nowhere.
+    #[serde(default)]
+    pub admin: Option<SocketAddr>,
+    /// Where logs and tokens are kept.
+    #[serde(default = "default_data")]
+    pub data: PathBuf,
+    /// How agents prove who they are. Default: by tokens.
+    #[serde(default)]
+    pub authentication: Authentication,
+    /// Certificates. Default: none.
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
+    /// How much may be asked.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The federations.
+    #[serde(default, rename = "federation")]
+    pub federations: Vec<FederationConfig>,
+}
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7447))
+}
+
+fn default_data() -> PathBuf {
+    "posse-data".into()
+}
+
+/// How agents prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Authentication {
+    /// By a token of their own.
+    #[default]
+    Token,
+    /// Not at all: for loopback.
+    None,
+}
+
+/// Files in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The certificate, with those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who vouches for agents' certificates. If it is given, agents need one.
+    #[serde(default)]
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What is not a matter of configuration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Listen beyond loopback without TLS or tokens.
+    pub insecure: bool,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// How the log in a directory is opened.
+    pub log: LogKind,
+}
+
+/// A kind of log: what opens one in a directory.
+#[derive(Clone)]
+pub struct LogKind(Arc<dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync>);
+
+impl LogKind {
+    /// Logs that `open` opens.
+    pub fn new(open: impl Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+}
+
+impl Default for LogKind {
+    fn default() -> Self {
+        Self::new(|directory| Ok(Box::new(FileLog::open(directory)?)))
+    }
+}
+
+impl std::fmt::Debug for LogKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LogKind")
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { insecure: false, clock: Clock::system(), log: LogKind::default() }
+    }
+}
+
+/// A coordinator that could not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// A setting is out of range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A federation cannot be brought back.
+    #[error("federation \"{name}\": {error}")]
+    Federation {
+        /// Which one.
+        name: String,
+        /// Why.
+        #[source]
+        error: FederationError,
+    },
+    /// The tokens cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
+    /// A file of certificates cannot be read.
+    #[error("{}: {error}", path.display())]
+    Certificate {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The address cannot be used.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The transport refused its settings.
+    #[error("TLS: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+impl ServeConfig {
+    /// A coordinator on a free port of loopback that believes its agents, for tests and demonstrations.
+    #[must_use]
+    pub fn on_loopback(data: &Path, federations: Vec<FederationConfig>) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            admin: None,
+            data: data.into(),
+            authentication: Authentication::None,
+            tls: None,
+            limits: Limits::default(),
+            federations,
+        }
+    }
+
+    /// `Ok` if every setting is in its range and nothing dangerous is asked for.
+    pub fn check(&self, insecure: bool) -> Result<(), ConfigError> {
+        self.limits.check()?;
+        if self.federations.is_empty() {
+            return Err(ConfigError::new(
+                "federation",
+                "missing",
+                "there must be at least one [[federation]]",
+            ));
+        }
+        let beyond = !self.listen.ip().is_loopback();
+        if beyond && self.tls.is_none() && !insecure {
+            let allowed = "beyond loopback [tls] is needed, or --insecure";
+            return Err(ConfigError::new("listen", self.listen, allowed));
+        }
+        if beyond && self.authentication == Authentication::None && !insecure {
+            let allowed = "beyond loopback tokens are needed, or --insecure";
+            return Err(ConfigError::new("authentication", "none", allowed));
+        }
+        for (index, federation) in self.federations.iter().enumerate() {
+            federation.check()?;
+            if self.federations[..index].iter().any(|other| other.name == federation.name) {
+                let allowed = "every federation needs a name of its own";
+                return Err(ConfigError::new("name", &federation.name, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the tokens are.
+    #[must_use]
+    pub fn token_file(&self) -> PathBuf {
+        self.data.join("tokens.json")
+    }
+
+    /// Where a federation's log is.
+    #[must_use]
+    pub fn log_directory(&self, federation: &str) -> PathBuf {
+        self.data.join("federations").join(federation)
+    }
+
+    fn tls(&self) -> Result<Option<ServerTlsConfig>, ServeError> {
+        let Some(files) = &self.tls else { return Ok(None) };
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| ServeError::Certificate { path: path.clone(), error })
+        };
+        let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
+        let mut tls =
+            ServerTlsConfig::new().identity(identity).timeout(Duration::from_secs(self.limits.patience));
+        if let Some(path) = &files.client_ca {
+            tls = tls.client_ca_root(Certificate::from_pem(read(path)?));
+        }
+        Ok(Some(tls))
+    }
+}
+
+/// A coordinator that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// Where agents come to.
+    pub address: SocketAddr,
+    /// Where metrics and health are.
+    pub admin: Option<SocketAddr>,
+    /// The federations.
+    pub federations: Vec<FederationHandle>,
+    /// What is counted.
+    pub metrics: Metrics,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// The federation called `name`.
+    #[must_use]
+    pub fn federation(&self, name: &str) -> Option<&FederationHandle> {
+        self.federations.iter().find(|federation| federation.config().name == name)
+    }
+
+    /// Finishes what was begun, saves every state and stops.
+    pub async fn drain(self) {
+        for federation in &self.federations {
+            federation.drain().await;
+        }
+        let _ = self.stop.send(true);
+        for task in self.tasks {
+            let _ = tokio::time::timeout(Duration::from_secs(5), task).await;
+        }
+        info!("stopped");
+    }
+
+    /// Stops as if the power had failed.
+    pub async fn abort(self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        let _ = self.stop.send(true);
+        for federation in &self.federations {
+            federation.abort().await;
+        }
+    }
+}
+
+/// Starts a coordinator.
+pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, ServeError> {
+    config.check(options.insecure)?;
+    let metrics = Metrics::default();
+    let tls = config.tls()?;
+    let tokens = match config.authentication {
+        Authentication::Token => Some(Arc::new(Tokens::open(&config.token_file())?)),
+        Authentication::None => None,
+    };
+    let listen = |address: SocketAddr| async move {
+        TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })
+    };
+    let listener = listen(config.listen).await?;
+    let address =
+        listener.local_addr().map_err(|error| ServeError::Listen { address: config.listen, error })?;
+    let mut federations = Vec::new();
+    for federation in &config.federations {
+        let directory = config.log_directory(&federation.name);
+        let open = || {
+            let (clock, metrics) = (options.clock.clone(), metrics.clone());
+            let kind = options.log.clone();
+            let place = directory.clone();
+            let log = Box::new(move || (kind.0)(&place));
+            FederationHandle::open(federation.clone(), &directory, log, clock, metrics)
+        };
+        let handle =
+            open().map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
+        federations.push(handle);
+    }
+    let shared = Arc::new(Shared {
+        federations: federations.clone(),
+        tokens: tokens.clone(),
+        rates: Rates::new(config.limits.frames_per_second),
+        room: Arc::new(Semaphore::new((config.limits.waiting_megabytes as usize) << 20)),
+        metrics: metrics.clone(),
+        links: AtomicU64::new(1),
+    });
+    let longest = config.federations.iter().map(FederationConfig::longest_frame).max().unwrap_or(0);
+    // What is a little too long is refused by name; what is far too long is not even read.
+    let unread = 4 * longest as usize + (64 << 10);
+    let service = CoordinatorServer::new(Service(shared)).max_decoding_message_size(unread);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(crate::DESCRIPTION)
+        .build_v1()
+        .expect("the committed description is a description");
+    let patience = Duration::from_secs(config.limits.patience);
+    let mut server = Server::builder()
+        .http2_keepalive_interval(Some(patience))
+        .http2_keepalive_timeout(Some(patience))
+        .max_concurrent_streams(10_000)
+        .http2_max_header_list_size(8 << 10);
+    if let Some(tls) = tls {
+        server = server.tls_config(tls)?;
+    }
+    let places = Arc::new(Semaphore::new(config.limits.connections as usize));
+    let incoming = Incoming { listener, places, patience };
+    let (stop, stopped) = watch::channel(false);
+    let until = |mut stopped: watch::Receiver<bool>| async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let router = server.add_service(service).add_service(health_service).add_service(reflection);
+    let shutdown = until(stopped.clone());
+    let mut tasks = vec![tokio::spawn(async move {
+        if let Err(error) = router.serve_with_incoming_shutdown(incoming, shutdown).await {
+            warn!(%error, "the service ended");
+        }
+    })];
+    let mut admin_address = None;
+    if let Some(wanted) = config.admin {
+        let listener = listen(wanted).await?;
+        admin_address = listener.local_addr().ok();
+        let site = admin::site(federations.clone(), metrics.clone());
+        let shutdown = until(stopped.clone());
+        tasks.push(tokio::spawn(async move {
+            let _ = axum::serve(listener, site).with_graceful_shutdown(shutdown).await;
+        }));
+    }
+    tasks.push(tokio::spawn(housekeeping(federations.clone(), tokens, health, stopped)));
+    info!(%address, federations = federations.len(), tls = config.tls.is_some(), "listening");
+    Ok(Running { address, admin: admin_address, federations, metrics, stop, tasks })
+}
+
+/// Notices changed tokens, and says how the federations are.
+async fn housekeeping(
+    federations: Vec<FederationHandle>,
+    tokens: Option<Arc<Tokens>>,
+    health: tonic_health::server::HealthReporter,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut interval = tokio::time::interval(HOUSEKEEPING);
+    loop {
+        tokio::select! {
+            _ = interval.tick() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        let well = federations.iter().all(|federation| federation.standing().trouble.is_none());
+        let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
+        health.set_service_status("posse.v1.Coordinator", status).await;
+        health.set_service_status("", status).await;
+        let Some(tokens) = &tokens else { continue };
+        match tokens.reload() {
+            Ok(agents) => {
+                for agent in agents {
+                    for federation in &federations {
+                        federation.send(Command::Evict { agent }).await;
+                    }
+                }
+            }
+            Err(error) => warn!(%error, "tokens cannot be read again: the old ones stay"),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The gRPC methods: who is it, may it, and then to the owner of the federation.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use posse_core::AgentId;
+use posse_core::session::{DownFrame, UpFrame};
+use posse_core::wire::v1 as wire;
+use prost::Message;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::limits::Rates;
+use super::tokens::Tokens;
+use crate::PROTOCOL;
+use crate::federation::{Answer, Command, FederationHandle, Reason, Refusal};
+use crate::metrics::Metrics;
+use crate::v1::coordinator_server::Coordinator;
+use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
+
+/// Frames for one agent that may wait at its link.
+const LINK: usize = 8;
+
+/// The coordinator's methods.
+#[derive(Clone)]
+pub(super) struct Service(pub(super) Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) federations: Vec<FederationHandle>,
+    /// `None`: agents are believed who they say they are.
+    pub(super) tokens: Option<Arc<Tokens>>,
+    pub(super) rates: Rates,
+    /// Bytes of frames that may wait.
+    pub(super) room: Arc<Semaphore>,
+    pub(super) metrics: Metrics,
+    pub(super) links: AtomicU64,
+}
+
+/// Somebody who may speak.
+#[derive(Clone)]
+struct Caller {
+    agent: AgentId,
+    federation: FederationHandle,
+    index: usize,
+}
+
+impl Shared {
+    fn caller(&self, metadata: &MetadataMap) -> Result<Caller, Status> {
+        let text = |key: &str| metadata.get(key).and_then(|value| value.to_str().ok());
+        let named = text("posse-federation");
+        let found = match named {
+            Some(name) => self.federations.iter().position(|own| own.config().name == name),
+            None => (self.federations.len() == 1).then_some(0),
+        };
+        let refuse = |reason: Reason, message: String| {
+            let name = found.map_or("", |index| &self.federations[index].config().name);
+            self.metrics.refused(name, reason);
+            Status::from(Refusal::new(reason, message))
+        };
+        let agent = match &self.tokens {
+            Some(tokens) => {
+                let token = text("authorization").and_then(|text| text.strip_prefix("Bearer "));
+                let Some(token) = token else {
+                    let why = "a token is needed: `authorization: Bearer …`";
+                    return Err(refuse(Reason::Unauthenticated, why.into()));
+                };
+                let grant =
+                    tokens.verify(token).map_err(|why| refuse(Reason::Unauthenticated, why.into()))?;
+                // Whoever has no business here is not told what there is.
+                let allowed = found.is_some_and(|index| {
+                    let name = &self.federations[index].config().name;
+                    grant.federations.iter().any(|own| own == name)
+                });
+                if !allowed {
+                    let why = "this token is not valid for that federation";
+                    return Err(refuse(Reason::Forbidden, why.into()));
+                }
+                grant.agent
+            }
+            None => {
+                let claimed = text("posse-agent").and_then(|text| text.parse().ok()).map(AgentId);
+                claimed.ok_or_else(|| {
+                    let why = "`posse-agent` must hold the number of the agent";
+                    refuse(Reason::Unauthenticated, why.into())
+                })?
+            }
+        };
+        let Some(index) = found else {
+            let why = match named {
+                Some(name) => format!("there is no federation \"{name}\" here"),
+                None => "there are several federations: `posse-federation` must name one".into(),
+            };
+            return Err(refuse(Reason::UnknownFederation, why));
+        };
+        Ok(Caller { agent, federation: self.federations[index].clone(), index })
+    }
+
+    /// Checks a frame's size, form and the agent's rate, and waits for room. A refusal is noted.
+    async fn admit(
+        &self,
+        caller: &Caller,
+        frame: wire::UpFrame,
+    ) -> Result<(UpFrame, OwnedSemaphorePermit), Refusal> {
+        let admitted = self.judge(caller, frame).await;
+        if let Err(Refusal { reason, .. }) = admitted {
+            caller.federation.send(Command::Refused { agent: caller.agent, reason }).await;
+        }
+        admitted
+    }
+
+    async fn judge(
+        &self,
+        caller: &Caller,
+        frame: wire::UpFrame,
+    ) -> Result<(UpFrame, OwnedSemaphorePermit), Refusal> {
+        let bytes = frame.encoded_len() as u64;
+        let longest = caller.federation.config().longest_frame();
+        if bytes > longest {
+            let why = format!("a frame of {bytes} bytes: this federation's have at most {longest}");
+            return Err(Refusal::new(Reason::TooLarge, why));
+        }
+        if !self.rates.allow(caller.index, caller.agent) {
+            return Err(Refusal::new(Reason::Rate, "too many frames: wait a second"));
+        }
+        let frame = UpFrame::from_wire(frame)?;
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes as u32).await;
+        Ok((frame, room.map_err(|_| Refusal::unavailable("it is shutting down"))?))
+    }
+}
+
+#[tonic::async_trait]
+impl Coordinator for Service {
+    type LinkStream = LinkStream;
+
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
+        let caller = self.0.caller(request.metadata())?;
+        let JoinRequest { protocol, resumes } = request.into_inner();
+        if protocol != PROTOCOL {
+            let why =
+                format!("the agent speaks version {protocol} of the protocol, this coordinator {PROTOCOL}");
+            return Err(Status::failed_precondition(why));
+        }
+        let agent = caller.agent;
+        let life = caller.federation.ask(|reply| Command::Join { agent, resumes, reply }).await;
+        let incarnation = life.ok_or_else(gone)??.0;
+        let config = caller.federation.config();
+        Ok(Response::new(JoinReply {
+            protocol: PROTOCOL,
+            agent: agent.0,
+            incarnation,
+            algorithm: serde_json::to_string(&config.algorithm).expect("settings have string keys"),
+            dimension: config.dimension,
+            agents: config.agents,
+            horizon: config.horizon,
+            seed: config.seed,
+            resend_after: config.resend_after.saturating_mul(1000),
+            max_frame_bytes: config.longest_frame(),
+        }))
+    }
+
+    async fn link(&self, request: Request<Streaming<wire::UpFrame>>) -> Result<Response<LinkStream>, Status> {
+        let caller = self.0.caller(request.metadata())?;
+        let link = self.0.links.fetch_add(1, Ordering::Relaxed);
+        let (sink, frames) = mpsc::channel(LINK);
+        let attach = Command::Attach { agent: caller.agent, link, sink: sink.clone() };
+        if !caller.federation.send(attach).await {
+            return Err(gone());
+        }
+        let shared = Arc::clone(&self.0);
+        let incoming = request.into_inner();
+        tokio::spawn(async move {
+            let Caller { agent, federation, .. } = caller.clone();
+            if let Err(status) = listen(&shared, &caller, link, incoming, &sink).await {
+                let _ = sink.send(Err(status)).await;
+            }
+            federation.send(Command::Detach { agent, link }).await;
+        });
+        Ok(Response::new(LinkStream(frames)))
+    }
+
+    async fn exchange(&self, request: Request<wire::UpFrame>) -> Result<Response<ExchangeReply>, Status> {
+        let caller = self.0.caller(request.metadata())?;
+        let (frame, permit) = self.0.admit(&caller, request.into_inner()).await?;
+        let agent = caller.agent;
+        let ask =
+            |reply| Command::Frame { agent, frame, answer: Answer::Exchange(reply), permit: Some(permit) };
+        let frames = caller.federation.ask(ask).await.ok_or_else(gone)??;
+        Ok(Response::new(ExchangeReply { frames: frames.iter().map(DownFrame::to_wire).collect() }))
+    }
+
+    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {
+        let caller = self.0.caller(request.metadata())?;
+        let agent = caller.agent;
+        caller.federation.ask(|reply| Command::Leave { agent, reply }).await.ok_or_else(gone)??;
+        Ok(Response::new(LeaveReply {}))
+    }
+}
+
+/// Brings an agent's frames to the owner until the agent stops, the owner hangs up or something is wrong.
+async fn listen(
+    shared: &Shared,
+    caller: &Caller,
+    link: u64,
+    mut incoming: Streaming<wire::UpFrame>,
+    sink: &crate::federation::Sink,
+) -> Result<(), Status> {
+    let Caller { agent, federation, .. } = caller;
+    loop {
+        let frame = tokio::select! {
+            frame = incoming.message() => frame,
+            () = sink.closed() => return Ok(()),
+        };
+        let frame = match frame {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(()),
+            Err(status) => {
+                let reason = match status.code() {
+                    Code::InvalidArgument => Some(Reason::Malformed),
+                    Code::OutOfRange | Code::ResourceExhausted => Some(Reason::TooLarge),
+                    _ => None,
+                };
+                if let Some(reason) = reason {
+                    federation.send(Command::Refused { agent: *agent, reason }).await;
+                }
+                return Err(status);
+            }
+        };
+        let (frame, permit) = shared.admit(caller, frame).await?;
+        let command =
+            Command::Frame { agent: *agent, frame, answer: Answer::Link(link), permit: Some(permit) };
+        if !federation.send(command).await {
+            return Err(gone());
+        }
+    }
+}
+
+fn gone() -> Status {
+    Status::unavailable("the coordinator is shutting down")
+}
+
+/// Frames on their way to an agent.
+pub(super) struct LinkStream(mpsc::Receiver<Result<Box<DownFrame>, Status>>);
+
+impl Stream for LinkStream {
+    type Item = Result<wire::DownFrame, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|next| next.map(|item| item.map(|frame| frame.to_wire())))
+    }
+}

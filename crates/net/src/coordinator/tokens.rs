@@ -1,0 +1,292 @@
+//! Tokens: who may speak for which agent in which federations. Only hashes of them are kept.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+use std::time::SystemTime;
+
+use posse_core::AgentId;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+use thiserror::Error;
+
+const PREFIX: &str = "posse";
+
+/// The tokens in a file, as they were when it was last read.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    known: RwLock<Known>,
+}
+
+/// When the file was written, and which one it is: each change makes a new one.
+type FileId = (SystemTime, u64);
+
+#[derive(Debug, Default)]
+struct Known {
+    tokens: BTreeMap<String, Token>,
+    file: Option<FileId>,
+}
+
+/// A token as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Token {
+    agent: u64,
+    federations: Vec<String>,
+    /// SHA-256 of the secret, in hexadecimal digits.
+    hash: String,
+    created: u64,
+    #[serde(default)]
+    revoked: bool,
+}
+
+/// A token without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenInfo {
+    /// Its public name.
+    pub id: String,
+    /// Whose it is.
+    pub agent: u64,
+    /// Where it is valid.
+    pub federations: Vec<String>,
+    /// When its secret was made, in seconds since 1970.
+    pub created: u64,
+    /// It is not valid any more.
+    pub revoked: bool,
+}
+
+/// What a valid token allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Whom it speaks for.
+    pub agent: AgentId,
+    /// Where.
+    pub federations: Vec<String>,
+}
+
+/// Tokens that cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The file is not one of ours.
+    #[error("{} is not a file of tokens: {why}", path.display())]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// There is no such token.
+    #[error("there is no token {0}: `posse token list` shows all")]
+    Unknown(String),
+}
+
+impl Tokens {
+    /// The tokens in the file at `path`; none if there is no such file yet.
+    pub fn open(path: &Path) -> Result<Self, TokenError> {
+        let tokens = Self { path: path.into(), known: RwLock::default() };
+        tokens.reload()?;
+        Ok(tokens)
+    }
+
+    /// Makes a token and returns its text: the only time it is seen.
+    pub fn create(
+        &self,
+        agent: AgentId,
+        federations: Vec<String>,
+    ) -> Result<(String, TokenInfo), TokenError> {
+        let mut name = [0; 4];
+        fill(&mut name);
+        let id = hex(&name);
+        let (text, token) = make(&id, agent.0, federations);
+        let info = info(&id, &token);
+        self.change(|tokens| drop(tokens.insert(id, token)))?;
+        Ok((text, info))
+    }
+
+    /// Gives a token a new secret; the old one is void at once. A revoked token is valid again.
+    pub fn rotate(&self, id: &str) -> Result<String, TokenError> {
+        let (agent, federations) = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let token = known.tokens.get(id).ok_or_else(|| TokenError::Unknown(id.into()))?;
+            (token.agent, token.federations.clone())
+        };
+        let (text, token) = make(id, agent, federations);
+        self.change(|tokens| drop(tokens.insert(id.into(), token)))?;
+        Ok(text)
+    }
+
+    /// Makes a token void.
+    pub fn revoke(&self, id: &str) -> Result<(), TokenError> {
+        let mut found = false;
+        self.change(|tokens| {
+            if let Some(token) = tokens.get_mut(id) {
+                (found, token.revoked) = (true, true);
+            }
+        })?;
+        if found { Ok(()) } else { Err(TokenError::Unknown(id.into())) }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> Vec<TokenInfo> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.tokens.iter().map(|(id, token)| info(id, token)).collect()
+    }
+
+    /// What the token `text` allows, or why nothing.
+    pub fn verify(&self, text: &str) -> Result<Grant, &'static str> {
+        let mut parts = text.split('_');
+        let (Some(PREFIX), Some(id), Some(secret), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err("this is not a token");
+        };
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let claimed = hash(secret);
+        // An unknown name takes as long as a wrong secret.
+        let kept = known.tokens.get(id).map_or_else(|| "0".repeat(64), |token| token.hash.clone());
+        let same = bool::from(kept.as_bytes().ct_eq(claimed.as_bytes()));
+        match known.tokens.get(id) {
+            Some(token) if same && !token.revoked => {
+                Ok(Grant { agent: AgentId(token.agent), federations: token.federations.clone() })
+            }
+            Some(_) if same => Err("this token was revoked"),
+            _ => Err("this token is not known"),
+        }
+    }
+
+    /// Reads the file again if it has changed. Returns the agents whose tokens are not what they were.
+    pub fn reload(&self) -> Result<Vec<AgentId>, TokenError> {
+        let file = file_id(&self.path);
+        let unchanged = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            known.file == file && (file.is_some() || known.tokens.is_empty())
+        };
+        if unchanged {
+            return Ok(Vec::new());
+        }
+        let tokens = read(&self.path)?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let stale = known.tokens.iter().filter(|(id, token)| tokens.get(*id) != Some(token));
+        let agents = stale.map(|(_, token)| AgentId(token.agent)).collect();
+        *known = Known { tokens, file };
+        Ok(agents)
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Token>)) -> Result<(), TokenError> {
+        let io = |error| TokenError::Io { path: self.path.clone(), error };
+        if let Some(parent) = self.path.parent() {
+            fs::create_dir_all(parent).map_err(io)?;
+        }
+        let mut tokens = read(&self.path)?;
+        edit(&mut tokens);
+        let draft = self.path.with_extension("draft");
+        let text = serde_json::to_string_pretty(&tokens).expect("tokens have string keys");
+        let mut file = File::create(&draft).map_err(io)?;
+        restrict(&file).map_err(io)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+        fs::rename(&draft, &self.path).map_err(io)?;
+        let file = file_id(&self.path);
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { tokens, file };
+        Ok(())
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let file = fs::metadata(path).ok()?;
+    Some((file.modified().ok()?, file.ino()))
+}
+
+fn read(path: &Path) -> Result<BTreeMap<String, Token>, TokenError> {
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text)
+            .map_err(|error| TokenError::Malformed { path: path.into(), why: error.to_string() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(TokenError::Io { path: path.into(), error }),
+    }
+}
+
+/// Only the owner may read hashes.
+fn restrict(file: &File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o600))
+}
+
+fn make(id: &str, agent: u64, federations: Vec<String>) -> (String, Token) {
+    let mut secret = [0; 32];
+    fill(&mut secret);
+    let secret = hex(&secret);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let token = Token { agent, federations, hash: hash(&secret), created: now.as_secs(), revoked: false };
+    (format!("{PREFIX}_{id}_{secret}"), token)
+}
+
+fn info(id: &str, token: &Token) -> TokenInfo {
+    let Token { agent, federations, created, revoked, .. } = token.clone();
+    TokenInfo { id: id.into(), agent, federations, created, revoked }
+}
+
+fn fill(bytes: &mut [u8]) {
+    SystemRandom::new().fill(bytes).expect("the operating system has random numbers");
+}
+
+fn hash(secret: &str) -> String {
+    hex(digest(&SHA256, secret.as_bytes()).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_valid_until_it_is_revoked_or_rotated_and_is_not_kept_in_clear() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.json");
+        let tokens = Tokens::open(&path).unwrap();
+        let (text, info) = tokens.create(AgentId(7), vec!["shop".into()]).unwrap();
+        assert_eq!(tokens.verify(&text), Ok(Grant { agent: AgentId(7), federations: vec!["shop".into()] }));
+        let secret = text.rsplit('_').next().unwrap();
+        assert!(!fs::read_to_string(&path).unwrap().contains(secret));
+
+        let elsewhere = Tokens::open(&path).unwrap();
+        let renewed = elsewhere.rotate(&info.id).unwrap();
+        assert_eq!(tokens.reload().unwrap(), [AgentId(7)]);
+        assert!(tokens.verify(&text).is_err());
+        assert!(tokens.verify(&renewed).is_ok());
+        tokens.revoke(&info.id).unwrap();
+        assert_eq!(tokens.verify(&renewed), Err("this token was revoked"));
+        assert!(tokens.list()[0].revoked);
+    }
+
+    #[test]
+    fn whatever_is_not_exactly_a_token_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokens = Tokens::open(&directory.path().join("tokens.json")).unwrap();
+        let (text, _) = tokens.create(AgentId(1), vec![]).unwrap();
+        let swapped = text.replace(char::is_numeric, "0");
+        for wrong in ["", "posse", "posse__", &text[..text.len() - 1], &format!("{text}_"), &swapped] {
+            assert!(tokens.verify(wrong).is_err(), "{wrong}");
+        }
+        assert!(matches!(tokens.revoke("nobody"), Err(TokenError::Unknown(_))));
+    }
+}

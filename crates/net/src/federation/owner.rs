@@ -1,0 +1,529 @@
+//! The one thread that owns a federation's hub and its log.
+//!
+//! It takes all commands that wait, lets the hub judge and apply them, writes what the hub wants kept in one
+//! go, syncs once, and only then answers. Should the log fail, the hub knows more than the log: it is thrown
+//! away with all answers, and both are opened again. Nobody was told anything that is not kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use posse_core::session::{DownFrame, Hub, LogEvent, Step, UpFrame};
+use posse_core::{AgentId, Cost, Downlink, Epoch, Incarnation, Tick};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tonic::Status;
+use tracing::{error, info, warn};
+
+use super::{
+    Answer, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Sink, Standing,
+    View, validate,
+};
+use crate::clock::Clock;
+use crate::log::{Log, LogError};
+use crate::metrics::Metrics;
+
+/// Commands that share one sync at most.
+const BATCH: usize = 4096;
+/// Frames that wait for an agent behind a proxy.
+const MAILBOX: usize = 8;
+
+struct Owner {
+    config: Arc<FederationConfig>,
+    open: OpenLog,
+    clock: Clock,
+    metrics: Metrics,
+    standing: Arc<Mutex<Standing>>,
+    /// `None` while the log cannot be used.
+    state: Option<State>,
+    links: BTreeMap<AgentId, (u64, Sink)>,
+    /// Frames for agents that come and fetch them, and who waits, first come first.
+    mailboxes: BTreeMap<AgentId, VecDeque<DownFrame>>,
+    waiting: VecDeque<AgentId>,
+    /// The newest number of a life given out.
+    given_out: BTreeMap<AgentId, Incarnation>,
+    refused: BTreeMap<AgentId, u64>,
+    quarantined: BTreeMap<AgentId, Instant>,
+    round_opened: Option<Instant>,
+    last_tick: Tick,
+    up: Cost,
+    down: Cost,
+}
+
+struct State {
+    hub: Hub,
+    log: Box<dyn Log>,
+}
+
+/// What a batch comes to, to be kept first and sent then.
+#[derive(Default)]
+struct Outcome {
+    entries: Vec<Vec<u8>>,
+    frames: Vec<(AgentId, DownFrame)>,
+    exchanges: Vec<(AgentId, tokio::sync::oneshot::Sender<Result<Vec<DownFrame>, Refusal>>)>,
+    left: Vec<tokio::sync::oneshot::Sender<Result<(), Refusal>>>,
+    uploads: u64,
+    permits: Vec<tokio::sync::OwnedSemaphorePermit>,
+}
+
+/// Whether to go on.
+enum Next {
+    GoOn,
+    Stop,
+}
+
+pub(super) fn spawn(
+    config: Arc<FederationConfig>,
+    open: OpenLog,
+    clock: Clock,
+    metrics: Metrics,
+    standing: Arc<Mutex<Standing>>,
+    queue: mpsc::Receiver<Command>,
+) -> Result<(), FederationError> {
+    let mut owner = Owner {
+        config,
+        open,
+        clock,
+        metrics,
+        standing,
+        state: None,
+        links: BTreeMap::new(),
+        mailboxes: BTreeMap::new(),
+        waiting: VecDeque::new(),
+        given_out: BTreeMap::new(),
+        refused: BTreeMap::new(),
+        quarantined: BTreeMap::new(),
+        round_opened: None,
+        last_tick: Tick(0),
+        up: Cost::default(),
+        down: Cost::default(),
+    };
+    // A log that cannot be used now is the operator's business; later, it is ours to try again.
+    owner.bring_back()?;
+    let name = format!("posse-{}", owner.config.name);
+    let runtime = Handle::current();
+    std::thread::Builder::new()
+        .name(name.chars().take(15).collect())
+        .spawn(move || owner.run(&runtime, queue))
+        .map_err(LogError::io("thread"))?;
+    Ok(())
+}
+
+impl Owner {
+    fn run(mut self, runtime: &Handle, mut queue: mpsc::Receiver<Command>) {
+        let mut batch = Vec::new();
+        loop {
+            let first = match self.patience() {
+                None => runtime.block_on(queue.recv()),
+                Some(patience) => {
+                    match runtime.block_on(async { tokio::time::timeout(patience, queue.recv()).await }) {
+                        Ok(command) => command,
+                        Err(_) => {
+                            self.take(&mut Vec::new());
+                            continue;
+                        }
+                    }
+                }
+            };
+            let Some(first) = first else { return };
+            batch.push(first);
+            while batch.len() < BATCH
+                && let Ok(command) = queue.try_recv()
+            {
+                batch.push(command);
+            }
+            if matches!(self.take(&mut batch), Next::Stop) {
+                return;
+            }
+        }
+    }
+
+    /// How long nothing has to be done.
+    fn patience(&mut self) -> Option<std::time::Duration> {
+        let Some(state) = &self.state else { return Some(RETRY) };
+        let deadline = state.hub.deadline()?;
+        Some(std::time::Duration::from_micros(deadline.0.saturating_sub(self.now().0).max(1)))
+    }
+
+    /// The time, which never goes back.
+    fn now(&mut self) -> Tick {
+        self.last_tick = self.last_tick.max(self.clock.now());
+        self.last_tick
+    }
+
+    /// Judges, keeps and answers a batch.
+    fn take(&mut self, batch: &mut Vec<Command>) -> Next {
+        if self.state.is_none()
+            && let Err(error) = self.bring_back()
+        {
+            self.trouble(Some(error.to_string()));
+        }
+        let now = self.now();
+        let mut outcome = Outcome::default();
+        let mut next = Next::GoOn;
+        let mut drained = None;
+        for command in batch.drain(..) {
+            match command {
+                Command::Abort => {
+                    // The log's lock is free before anybody hears of it.
+                    self.state = None;
+                    return Next::Stop;
+                }
+                Command::Drain { reply } => drained = Some(reply),
+                other => self.judge(other, now, &mut outcome),
+            }
+        }
+        if let Some(state) = &mut self.state {
+            let step = state.hub.tick(now);
+            self.follow(step, &mut outcome);
+        }
+        self.keep_and_answer(outcome);
+        if let Some(reply) = drained {
+            self.save();
+            let goodbye = Status::unavailable("the coordinator is shutting down");
+            for (_, (_, sink)) in std::mem::take(&mut self.links) {
+                let _ = sink.try_send(Err(goodbye.clone()));
+            }
+            // The log is closed, and its lock free, before anybody hears of it.
+            self.state = None;
+            let _ = reply.send(());
+            next = Next::Stop;
+        }
+        self.report();
+        next
+    }
+
+    fn judge(&mut self, command: Command, now: Tick, outcome: &mut Outcome) {
+        match command {
+            Command::Attach { agent, link, sink } => {
+                self.mailboxes.remove(&agent);
+                if let Some((_, old)) = self.links.insert(agent, (link, sink)) {
+                    let _ = old.try_send(Err(Status::aborted("another link of this agent took over")));
+                }
+            }
+            Command::Detach { agent, link } => {
+                if self.links.get(&agent).is_some_and(|(own, _)| *own == link) {
+                    self.links.remove(&agent);
+                }
+            }
+            Command::Frame { agent, frame, answer, permit } => {
+                outcome.permits.extend(permit);
+                self.frame(agent, frame, answer, now, outcome);
+            }
+            Command::Refused { agent, reason } => self.note_refusal(agent, reason),
+            Command::Join { agent, resumes, reply } => {
+                let shut_out = self.is_quarantined(agent);
+                let life = match &self.state {
+                    None => Err(Refusal::unavailable(&self.why())),
+                    Some(_) if shut_out => Err(quarantined()),
+                    Some(_) if resumes => Ok(Incarnation(0)),
+                    Some(state) => {
+                        let known = state.hub.last_incarnation(agent).unwrap_or_default();
+                        let last = self.given_out.get(&agent).copied().unwrap_or_default().max(known);
+                        let life = Incarnation(last.0 + 1);
+                        self.given_out.insert(agent, life);
+                        Ok(life)
+                    }
+                };
+                let _ = reply.send(life);
+            }
+            Command::Leave { agent, reply } => match &mut self.state {
+                None => drop(reply.send(Err(Refusal::unavailable(&self.why())))),
+                Some(state) => {
+                    let step = state.hub.leave(agent, now);
+                    self.follow(step, outcome);
+                    outcome.left.push(reply);
+                }
+            },
+            Command::Evict { agent } => {
+                if let Some((_, sink)) = self.links.remove(&agent) {
+                    let _ = sink.try_send(Err(Status::unauthenticated("the token was revoked")));
+                }
+                self.mailboxes.remove(&agent);
+            }
+            Command::Look { reply } => drop(reply.send(self.view())),
+            Command::LookAt { agent, reply } => {
+                let known = self.state.as_ref().and_then(|state| state.hub.coordinator().agent(agent));
+                let _ = reply.send(known);
+            }
+            Command::Waiting { reply } => {
+                let has_mail =
+                    |agent: &AgentId| self.mailboxes.get(agent).is_some_and(|box_| !box_.is_empty());
+                self.waiting.retain(has_mail);
+                let _ = reply.send(self.waiting.iter().copied().collect());
+            }
+            Command::Drain { .. } | Command::Abort => {}
+        }
+    }
+
+    fn frame(&mut self, agent: AgentId, frame: UpFrame, answer: Answer, now: Tick, outcome: &mut Outcome) {
+        let judged = self.hear(agent, frame, now);
+        match (judged, answer) {
+            (Ok(step), Answer::Link(_)) => self.follow(step, outcome),
+            (Ok(step), Answer::Exchange(reply)) => {
+                // Whoever fetches frames has no link.
+                self.links.remove(&agent);
+                self.mailboxes.entry(agent).or_default();
+                self.follow(step, outcome);
+                outcome.exchanges.push((agent, reply));
+            }
+            (Err(refusal), answer) => {
+                self.note_refusal(agent, refusal.reason);
+                match answer {
+                    Answer::Exchange(reply) => drop(reply.send(Err(refusal))),
+                    Answer::Link(link) => {
+                        if let Some((own, sink)) = self.links.get(&agent)
+                            && *own == link
+                        {
+                            let _ = sink.try_send(Err(refusal.into()));
+                            self.links.remove(&agent);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the hub judge a frame and apply it.
+    fn hear(&mut self, agent: AgentId, frame: UpFrame, now: Tick) -> Result<Step, Refusal> {
+        if self.is_quarantined(agent) {
+            return Err(quarantined());
+        }
+        let why = self.why();
+        let state = self.state.as_mut().ok_or_else(|| Refusal::unavailable(&why))?;
+        if let Some(message) = &frame.message {
+            validate::check(&self.config, message)?;
+        }
+        let cost = frame.cost();
+        let step = state.hub.receive(agent, frame, now)?;
+        self.metrics.up(&self.config.name, cost.bytes);
+        self.up.add(cost);
+        if step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..))) {
+            self.refused.remove(&agent);
+        }
+        Ok(step)
+    }
+
+    /// Puts what a hub did into the outcome.
+    fn follow(&mut self, step: Step, outcome: &mut Outcome) {
+        for entry in &step.log {
+            outcome.uploads += u64::from(matches!(entry.event, LogEvent::Accepted(..)));
+            outcome.entries.push(entry.encode());
+        }
+        for (agent, frame) in step.frames {
+            match &frame.message {
+                Some(Downlink::Collect { .. }) => {
+                    self.round_opened.get_or_insert_with(Instant::now);
+                }
+                Some(Downlink::Commit { .. }) => {
+                    if let Some(opened) = self.round_opened.take() {
+                        self.metrics.round(&self.config.name, opened.elapsed());
+                    }
+                }
+                _ => {}
+            }
+            outcome.frames.push((agent, frame));
+        }
+    }
+
+    /// First the log, then the answers.
+    fn keep_and_answer(&mut self, outcome: Outcome) {
+        if !outcome.entries.is_empty()
+            && let Some(state) = &mut self.state
+        {
+            let epoch = state.hub.epoch().0;
+            let began = Instant::now();
+            let kept = state.log.append(&outcome.entries).and_then(|()| state.log.sync(epoch));
+            if let Err(error) = kept {
+                self.lose(&error, outcome);
+                return;
+            }
+            self.metrics.synced(&self.config.name, began.elapsed(), state.log.bytes());
+        }
+        self.metrics.uploads(&self.config.name, outcome.uploads);
+        for (agent, frame) in outcome.frames {
+            self.deliver(agent, frame);
+        }
+        for (agent, reply) in outcome.exchanges {
+            let mail = self.mailboxes.get_mut(&agent).map(std::mem::take).unwrap_or_default();
+            let _ = reply.send(Ok(mail.into()));
+        }
+        for reply in outcome.left {
+            let _ = reply.send(Ok(()));
+        }
+        let limit = self.config.snapshot_every.saturating_mul(1 << 20);
+        if self.state.as_ref().is_some_and(|state| state.log.bytes_since_snapshot() >= limit) {
+            self.save();
+        }
+    }
+
+    /// The log failed: what the hub did since the last sync never happened.
+    fn lose(&mut self, cause: &LogError, outcome: Outcome) {
+        error!(federation = self.config.name, %cause, "the log cannot be written");
+        self.metrics.refused(&self.config.name, Reason::Unavailable);
+        self.trouble(Some(cause.to_string()));
+        self.state = None;
+        let refusal = Refusal::unavailable(&self.why());
+        for (_, reply) in outcome.exchanges {
+            let _ = reply.send(Err(refusal.clone()));
+        }
+        for reply in outcome.left {
+            let _ = reply.send(Err(refusal.clone()));
+        }
+        // Links stay: what was not answered is sent again.
+    }
+
+    /// Opens the log and goes on where it ends.
+    fn bring_back(&mut self) -> Result<(), FederationError> {
+        let mut log = (self.open)()?;
+        let replay = log.replay()?;
+        let name = &self.config.name;
+        let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
+        let entries = replay.entries.len();
+        let mut hub = self.config.replay(replay)?;
+        if torn > 0 {
+            warn!(
+                federation = name,
+                bytes = torn,
+                "a write at the end of the log was cut short and is dropped"
+            );
+        }
+        if lost > 0 {
+            let epoch = Epoch(epoch.max(hub.epoch().0) + 1);
+            error!(
+                federation = name,
+                entries = lost,
+                epoch = epoch.0,
+                "the end of the log is lost: a new epoch begins"
+            );
+            let now = self.now();
+            let step = hub.begin_epoch(epoch, now);
+            let entries: Vec<Vec<u8>> = step.log.iter().map(|entry| entry.encode()).collect();
+            log.append(&entries)?;
+            log.sync(epoch.0)?;
+        }
+        info!(
+            federation = self.config.name,
+            entries,
+            observations = hub.coordinator().inspect().evidence.count(),
+            "the log is open"
+        );
+        self.metrics.log_bytes(&self.config.name, log.bytes());
+        self.state = Some(State { hub, log });
+        self.trouble(None);
+        Ok(())
+    }
+
+    /// Keeps the whole state, so that the log before it can go.
+    fn save(&mut self) {
+        let Some(state) = &mut self.state else { return };
+        let saved = state.log.snapshot(&state.hub.save()).and_then(|()| state.log.truncate());
+        match saved {
+            Ok(()) => self.metrics.log_bytes(&self.config.name, state.log.bytes()),
+            // The log still has everything.
+            Err(cause) => warn!(federation = self.config.name, %cause, "the state cannot be saved"),
+        }
+    }
+
+    fn deliver(&mut self, agent: AgentId, frame: DownFrame) {
+        let cost = frame.cost();
+        let has_message = frame.message.is_some();
+        self.down.add(cost);
+        if let Some((_, sink)) = self.links.get(&agent) {
+            match sink.try_send(Ok(Box::new(frame))) {
+                Ok(()) => self.metrics.down(&self.config.name, cost.bytes, has_message),
+                // A slow link is a lossy link: the session says it again.
+                Err(mpsc::error::TrySendError::Full(_)) => {}
+                Err(mpsc::error::TrySendError::Closed(_)) => drop(self.links.remove(&agent)),
+            }
+        } else if let Some(mail) = self.mailboxes.get_mut(&agent) {
+            if mail.is_empty() {
+                self.waiting.push_back(agent);
+            }
+            if mail.len() < MAILBOX {
+                mail.push_back(frame);
+                self.metrics.down(&self.config.name, cost.bytes, has_message);
+            }
+        }
+    }
+
+    fn view(&self) -> Option<View> {
+        let state = self.state.as_ref()?;
+        let coordinator = state.hub.coordinator();
+        let view = coordinator.inspect();
+        let behind = |agent| coordinator.agent(agent).map(|standing| view.information - standing.information);
+        let staleness = self.links.keys().filter_map(|agent| behind(*agent)).fold(0.0, f64::max);
+        Some(View {
+            epoch: state.hub.epoch(),
+            version: view.version.0,
+            observations: view.evidence.count(),
+            information: view.information,
+            agents: view.agents,
+            staleness,
+            next_entry: state.log.next(),
+            state: coordinator.save(),
+        })
+    }
+
+    fn is_quarantined(&mut self, agent: AgentId) -> bool {
+        match self.quarantined.get(&agent) {
+            Some(until) if *until > Instant::now() => true,
+            Some(_) => {
+                self.quarantined.remove(&agent);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn note_refusal(&mut self, agent: AgentId, reason: Reason) {
+        self.metrics.refused(&self.config.name, reason);
+        if !reason.counts_against_agent() {
+            return;
+        }
+        let count = self.refused.entry(agent).or_default();
+        *count += 1;
+        warn!(
+            federation = self.config.name,
+            agent = agent.0,
+            reason = reason.word(),
+            in_a_row = *count,
+            "refused"
+        );
+        if *count >= self.config.quarantine_after {
+            self.refused.remove(&agent);
+            let until = Instant::now() + std::time::Duration::from_secs(self.config.quarantine);
+            self.quarantined.insert(agent, until);
+            warn!(
+                federation = self.config.name,
+                agent = agent.0,
+                seconds = self.config.quarantine,
+                "quarantined"
+            );
+        }
+    }
+
+    fn why(&self) -> String {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.trouble.clone().unwrap_or_else(|| "its log is closed".into())
+    }
+
+    fn trouble(&self, trouble: Option<String>) {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).trouble = trouble;
+    }
+
+    fn report(&mut self) {
+        self.quarantined.retain(|_, until| *until > Instant::now());
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.connected = self.links.len();
+        (standing.up, standing.down) = (self.up, self.down);
+        if standing.quarantined.len() != self.quarantined.len() {
+            standing.quarantined = self.quarantined.keys().copied().collect();
+        }
+        self.metrics.connected(&self.config.name, self.links.len(), self.quarantined.len());
+    }
+}
+
+fn quarantined() -> Refusal {
+    Refusal::new(Reason::Quarantined, "this agent is in quarantine: too many of its messages were refused")
+}

@@ -1,0 +1,125 @@
+//! Why something was not taken, in words for people, metrics and gRPC.
+
+use posse_core::{DecodeError, ProtocolError};
+use thiserror::Error;
+use tonic::{Code, Status};
+
+/// Something that was not taken. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{message}")]
+pub struct Refusal {
+    /// What kind of refusal.
+    pub reason: Reason,
+    /// What to tell the sender.
+    pub message: String,
+}
+
+/// Kinds of refusals, as metrics count them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No token, or not one of ours.
+    Unauthenticated,
+    /// A token of another federation.
+    Forbidden,
+    /// No such federation.
+    UnknownFederation,
+    /// Bytes that are no message.
+    Malformed,
+    /// More bytes than allowed.
+    TooLarge,
+    /// Too many frames a second.
+    Rate,
+    /// Evidence of another dimension.
+    Dimension,
+    /// Numbers that no observations give.
+    Impossible,
+    /// Out of order, from the future, or of another history.
+    Sequence,
+    /// A kind of message that the algorithm does not take.
+    Unexpected,
+    /// The agent is in quarantine.
+    Quarantined,
+    /// The coordinator cannot keep what it is sent.
+    Unavailable,
+}
+
+impl Reason {
+    /// The word for metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::UnknownFederation => "unknown-federation",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too-large",
+            Self::Rate => "rate",
+            Self::Dimension => "dimension",
+            Self::Impossible => "impossible",
+            Self::Sequence => "sequence",
+            Self::Unexpected => "unexpected",
+            Self::Quarantined => "quarantined",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    const fn code(self) -> Code {
+        match self {
+            Self::Unauthenticated => Code::Unauthenticated,
+            Self::Forbidden | Self::Quarantined => Code::PermissionDenied,
+            Self::UnknownFederation => Code::NotFound,
+            Self::Malformed | Self::Dimension | Self::Impossible | Self::Unexpected => Code::InvalidArgument,
+            Self::TooLarge | Self::Rate => Code::ResourceExhausted,
+            Self::Sequence => Code::FailedPrecondition,
+            Self::Unavailable => Code::Unavailable,
+        }
+    }
+
+    /// Whether it says something about the agent rather than about us.
+    pub(crate) const fn counts_against_agent(self) -> bool {
+        matches!(
+            self,
+            Self::Malformed | Self::Dimension | Self::Impossible | Self::Sequence | Self::Unexpected
+        )
+    }
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    pub(crate) fn unavailable(why: &str) -> Self {
+        Self::new(Reason::Unavailable, format!("the coordinator cannot keep messages: {why}"))
+    }
+}
+
+impl From<ProtocolError> for Refusal {
+    fn from(error: ProtocolError) -> Self {
+        let reason = match error {
+            ProtocolError::Dimension { .. } => Reason::Dimension,
+            ProtocolError::Evidence(_) => Reason::Impossible,
+            ProtocolError::Unexpected { .. } => Reason::Unexpected,
+            _ => Reason::Sequence,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        let reason = match error {
+            DecodeError::TooLarge { .. } => Reason::TooLarge,
+            DecodeError::Invalid { part: "evidence", .. } => Reason::Impossible,
+            _ => Reason::Malformed,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.reason.code(), refusal.message)
+    }
+}

@@ -1,0 +1,217 @@
+//! A load generator: many agents that do nothing but upload, or nothing at all.
+//!
+//! It speaks the protocol directly, without the agents' runtime, so that what is measured is the coordinator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use posse_core::session::UpFrame;
+use posse_core::wire::v1;
+use posse_core::{Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, Seed, Uplink, Version};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
+
+use crate::v1::JoinRequest;
+use crate::v1::coordinator_client::CoordinatorClient;
+
+/// What many uploading agents came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Uploaded {
+    /// Agents that uploaded, each the next when the last was acknowledged.
+    pub agents: usize,
+    /// Connections that they shared.
+    pub connections: usize,
+    /// How long.
+    pub seconds: f64,
+    /// Uploads that were acknowledged, that is: on the coordinator's disk.
+    pub acknowledged: u64,
+    /// The same in a second.
+    pub per_second: f64,
+    /// Milliseconds from an upload to its acknowledgement, for half of them.
+    pub p50: f64,
+    /// For all but a hundredth.
+    pub p99: f64,
+}
+
+/// Links that are open and silent. Dropping it closes them.
+#[derive(Debug)]
+pub struct Idle {
+    links: Vec<Link>,
+}
+
+impl Idle {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+}
+
+/// A link that the coordinator has greeted.
+#[derive(Debug)]
+struct Link {
+    frames: mpsc::Sender<v1::UpFrame>,
+    incoming: Streaming<v1::DownFrame>,
+    life: u64,
+}
+
+/// Lets `agents` agents upload evidence of `dimension` features for `duration`, over `connections`.
+pub async fn upload(
+    url: &str,
+    agents: usize,
+    connections: usize,
+    dimension: usize,
+    duration: Duration,
+) -> Result<Uploaded, Status> {
+    let mut channels = Vec::new();
+    for _ in 0..connections {
+        channels.push(connect(url).await?);
+    }
+    let evidence = evidence(dimension);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut links = Vec::new();
+    for agent in 0..agents {
+        links.push(link(channels[agent % connections].clone(), agent as u64).await?);
+    }
+    let mut tasks = JoinSet::new();
+    let began = Instant::now();
+    for link in links {
+        tasks.spawn(keep_uploading(link, evidence.clone(), Arc::clone(&stop)));
+    }
+    tokio::time::sleep(duration).await;
+    stop.store(true, Ordering::Relaxed);
+    let seconds = began.elapsed().as_secs_f64();
+    let mut latencies = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        latencies.extend(done.map_err(|error| Status::internal(error.to_string()))??);
+    }
+    latencies.sort_by(f64::total_cmp);
+    let quantile = |share: f64| {
+        let last = latencies.len().saturating_sub(1) as f64;
+        latencies.get((share * last) as usize).copied().unwrap_or(f64::NAN)
+    };
+    let acknowledged = latencies.len() as u64;
+    let per_second = acknowledged as f64 / seconds;
+    Ok(Uploaded {
+        agents,
+        connections,
+        seconds,
+        acknowledged,
+        per_second,
+        p50: quantile(0.5),
+        p99: quantile(0.99),
+    })
+}
+
+/// Connects `agents` agents, each over a connection of its own, that say hello and nothing else.
+pub async fn idle(url: &str, agents: usize) -> Result<Idle, Status> {
+    let mut links = Vec::with_capacity(agents);
+    for agent in 0..agents {
+        links.push(link(connect(url).await?, agent as u64).await?);
+    }
+    Ok(Idle { links })
+}
+
+async fn connect(url: &str) -> Result<Channel, Status> {
+    let unusable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+    Endpoint::from_shared(url.to_owned())
+        .map_err(unusable)?
+        .tcp_nodelay(true)
+        .connect()
+        .await
+        .map_err(unusable)
+}
+
+async fn link(channel: Channel, agent: u64) -> Result<Link, Status> {
+    let number = agent.to_string().parse().expect("digits are plain text");
+    let named = |mut metadata: tonic::metadata::MetadataMap| {
+        metadata.insert("posse-agent", number);
+        metadata
+    };
+    let metadata = named(tonic::metadata::MetadataMap::new());
+    let mut client = CoordinatorClient::new(channel);
+    let mut join = Request::new(JoinRequest { protocol: crate::PROTOCOL, resumes: false });
+    *join.metadata_mut() = metadata.clone();
+    let life = client.join(join).await?.into_inner().incarnation;
+    let (frames, outgoing) = mpsc::channel(1);
+    let mut request = Request::new(ReceiverStream::new(outgoing));
+    *request.metadata_mut() = metadata;
+    let hello = v1::UpFrame { incarnation: life, greeting: 1, ..v1::UpFrame::default() };
+    let gone = |_| Status::unavailable("the link is cut");
+    frames.send(hello).await.map_err(gone)?;
+    let mut incoming = client.link(request).await?.into_inner();
+    incoming.message().await?;
+    Ok(Link { frames, incoming, life })
+}
+
+/// Milliseconds that each upload took.
+async fn keep_uploading(
+    mut link: Link,
+    evidence: Evidence,
+    stop: Arc<AtomicBool>,
+) -> Result<Vec<f64>, Status> {
+    let upload = EvidenceUpload {
+        number: 0,
+        based_on: Version(0),
+        information: 1.0,
+        evidence: Parcel::Dense(evidence),
+    };
+    let frame = UpFrame {
+        epoch: Epoch(0),
+        incarnation: Incarnation(link.life),
+        acknowledged: 0,
+        sequence: 1,
+        message: Some(Uplink::Evidence(upload)),
+        greeting: 0,
+    };
+    let mut frame = frame.to_wire();
+    let mut latencies = Vec::new();
+    for number in 1.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        frame.sequence = number;
+        if let Some(v1::uplink::Kind::Evidence(upload)) =
+            frame.message.as_mut().and_then(|own| own.kind.as_mut())
+        {
+            upload.number = number;
+        }
+        let sent = Instant::now();
+        if link.frames.send(frame.clone()).await.is_err() {
+            return Err(Status::unavailable("the link is cut"));
+        }
+        loop {
+            let Some(answer) = link.incoming.message().await? else {
+                return Err(Status::unavailable("the coordinator hung up"));
+            };
+            frame.acknowledged = frame.acknowledged.max(answer.sequence);
+            if answer.acknowledged >= number {
+                break;
+            }
+        }
+        latencies.push(1000.0 * sent.elapsed().as_secs_f64());
+    }
+    Ok(latencies)
+}
+
+/// Twice as many observations as features, so that nothing about it is thin.
+fn evidence(dimension: usize) -> Evidence {
+    let mut stream = Seed(1).stream("load", 0, 0);
+    let mut evidence = Evidence::none(dimension);
+    for _ in 0..2 * dimension {
+        let features: Vec<f64> = (0..dimension).map(|_| stream.normal() * 0.1).collect();
+        evidence.observe(&features, stream.normal()).expect("small numbers can be added");
+    }
+    evidence
+}

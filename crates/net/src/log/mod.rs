@@ -1,0 +1,116 @@
+//! The durable log: every accepted event, kept before anybody is answered.
+//!
+//! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
+//! before it. [`FileLog`] keeps it in a directory; a replicated log can take its place.
+
+mod file;
+mod record;
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+pub use file::FileLog;
+pub use record::{Contents, Damage, SegmentInfo, read};
+
+/// Where a coordinator keeps what it accepted. Entries are numbered from 0.
+pub trait Log: Send {
+    /// Writes entries at the end. They are kept for certain only after [`sync`](Self::sync). After an error
+    /// nothing of them is there, and the log must be opened again before it takes more.
+    fn append(&mut self, entries: &[Vec<u8>]) -> Result<(), LogError>;
+
+    /// Returns when everything appended is on the disk. `epoch` is remembered beside it, so that an epoch
+    /// is never used twice even if the end of the log is lost.
+    fn sync(&mut self, epoch: u64) -> Result<(), LogError>;
+
+    /// The newest saved state, and every entry after it. May be called once, before anything is appended.
+    fn replay(&mut self) -> Result<Replay, LogError>;
+
+    /// Keeps a state that all entries so far lead to.
+    fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError>;
+
+    /// Drops entries that saved states have made superfluous.
+    fn truncate(&mut self) -> Result<(), LogError>;
+
+    /// The number of the next entry.
+    fn next(&self) -> u64;
+
+    /// Bytes of entries since the newest saved state.
+    fn bytes_since_snapshot(&self) -> u64;
+
+    /// Bytes on the disk.
+    fn bytes(&self) -> u64;
+}
+
+/// What a log has to say when it is opened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// The newest saved state, if there is one.
+    pub state: Option<Vec<u8>>,
+    /// Every entry after it, in order.
+    pub entries: Vec<Vec<u8>>,
+    /// Bytes of a write that was cut short and counts for nothing.
+    pub torn_bytes: u64,
+    /// Entries that were durable once and are gone: somebody cut the log.
+    pub lost_entries: u64,
+    /// The newest epoch that is known to have been used.
+    pub epoch: u64,
+}
+
+/// A log that cannot be read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The operating system refused.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// Bytes in the middle are not what was written.
+    #[error(
+        "{} is damaged at byte {offset} (entry {entry}), and valid entries follow: restore the file from a copy, \
+         or remove the directory and begin anew", path.display()
+    )]
+    Corrupt {
+        /// Which file.
+        path: PathBuf,
+        /// Where the damaged entry begins.
+        offset: u64,
+        /// Its number.
+        entry: u64,
+    },
+    /// A file between others is missing.
+    #[error("{}: entries {from} to {to} are missing: restore the file that held them", path.display())]
+    Missing {
+        /// The log's directory.
+        path: PathBuf,
+        /// The first missing entry.
+        from: u64,
+        /// The last one.
+        to: u64,
+    },
+    /// No saved state can be read, and the entries before it are gone.
+    #[error("{} is damaged and nothing older is left: restore the file from a copy", path.display())]
+    Snapshot {
+        /// The newest saved state.
+        path: PathBuf,
+    },
+    /// Somebody else writes to it.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// The log's directory.
+        path: PathBuf,
+    },
+}
+
+impl LogError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Io { path, error }
+    }
+}

@@ -1,0 +1,274 @@
+//! The bytes of a log's files, and reading them with suspicion.
+//!
+//! A segment begins with a header and holds batches: a magic word, the length, the number of the first entry,
+//! how many entries there are, a CRC-32C over all of it, and the entries, each with its length. A batch is
+//! written at once and synced before the next one is written. So a batch that is cut short or wrong at the
+//! very end was a write that never finished, and counts for nothing. One with a valid batch after it is
+//! damage, and is refused with its place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::LogError;
+
+const SEGMENT_MAGIC: &[u8; 8] = b"posselog";
+const SNAPSHOT_MAGIC: &[u8; 8] = b"possesnp";
+const BATCH_MAGIC: [u8; 4] = [0xC5, 0x9E, 0x0B, 0x51];
+const VERSION: u32 = 1;
+pub(super) const HEADER: usize = 24;
+const BATCH_HEADER: usize = 24;
+
+/// Everything in a log's directory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// The newest saved state that can be read, with the number of the first entry after it.
+    pub state: Option<(u64, Vec<u8>)>,
+    /// The number of the first entry in `entries`.
+    pub first: u64,
+    /// Entries after the saved state, in order.
+    pub entries: Vec<Vec<u8>>,
+    /// The files they are in.
+    pub segments: Vec<SegmentInfo>,
+    /// What is wrong at the end, if anything is.
+    pub damage: Option<Damage>,
+    /// How many entries were durable, and the epoch then, as noted beside the log.
+    pub mark: Option<(u64, u64)>,
+}
+
+/// A file of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The number of its first entry.
+    pub first: u64,
+    /// How many entries it has.
+    pub entries: u64,
+    /// Bytes up to the end of the last valid entry.
+    pub bytes: u64,
+}
+
+/// A write that was cut short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Which file.
+    pub path: PathBuf,
+    /// Where the last valid entry ends.
+    pub offset: u64,
+    /// How many bytes follow.
+    pub bytes: u64,
+}
+
+/// Reads a log without changing anything.
+pub fn read(directory: &Path) -> Result<Contents, LogError> {
+    read_with(directory, true)
+}
+
+/// The same; if not `strict`, everything from the first damage on is left out instead of refused.
+pub(super) fn read_with(directory: &Path, strict: bool) -> Result<Contents, LogError> {
+    let mut contents = Contents { mark: read_mark(directory), ..Contents::default() };
+    let snapshots = list(directory, "snap")?;
+    for (first, path) in snapshots.iter().rev() {
+        let bytes = fs::read(path).map_err(LogError::io(path))?;
+        if let Some(state) = snapshot_of(&bytes, *first) {
+            contents.state = Some((*first, state));
+            break;
+        }
+    }
+    let segments = list(directory, "log")?;
+    let start = contents.state.as_ref().map_or(0, |(first, _)| *first);
+    contents.first = start;
+    let oldest = segments.first().map_or(start, |(first, _)| *first);
+    if let (None, Some((_, path))) = (&contents.state, snapshots.last())
+        && oldest > 0
+    {
+        return Err(LogError::Snapshot { path: path.clone() });
+    }
+    if oldest > start {
+        return Err(LogError::Missing { path: directory.into(), from: start, to: oldest - 1 });
+    }
+    let mut expected = None;
+    for (index, (first, path)) in segments.iter().enumerate() {
+        let next_starts = segments.get(index + 1).map(|(first, _)| *first);
+        if next_starts.is_some_and(|next| next <= start) {
+            continue;
+        }
+        if let Some(expected) = expected.filter(|expected| expected < first) {
+            return Err(LogError::Missing { path: directory.into(), from: expected, to: first - 1 });
+        }
+        let bytes = fs::read(path).map_err(LogError::io(path))?;
+        let lenient = !strict || next_starts.is_none();
+        let (info, damage) = read_segment(path, *first, &bytes, (lenient, strict), |number, payload| {
+            if number >= start {
+                contents.entries.push(payload.to_vec());
+            }
+        })?;
+        expected = Some(info.first + info.entries);
+        contents.segments.push(info);
+        contents.damage = damage;
+        if contents.damage.is_some() {
+            break;
+        }
+    }
+    Ok(contents)
+}
+
+/// Reads one segment; where it is `lenient`, damage is allowed at its end, or, if not `strict`, anywhere.
+fn read_segment(
+    path: &Path,
+    first: u64,
+    bytes: &[u8],
+    (lenient, strict): (bool, bool),
+    mut visit: impl FnMut(u64, &[u8]),
+) -> Result<(SegmentInfo, Option<Damage>), LogError> {
+    let mut info = SegmentInfo { path: path.into(), first, entries: 0, bytes: 0 };
+    let mut offset = 0;
+    let mut sound = bytes.len() >= HEADER && bytes[..HEADER] == header(first);
+    if sound {
+        offset = HEADER;
+        while let Some(batch) = batch_at(bytes, offset).filter(|batch| batch.first == first + info.entries) {
+            for entry in batch.entries {
+                visit(first + info.entries, entry);
+                info.entries += 1;
+            }
+            offset = batch.end;
+        }
+        sound = offset == bytes.len();
+    }
+    info.bytes = offset as u64;
+    if sound {
+        return Ok((info, None));
+    }
+    if !lenient || (strict && has_batch_after(bytes, offset)) {
+        return Err(LogError::Corrupt {
+            path: path.into(),
+            offset: offset as u64,
+            entry: first + info.entries,
+        });
+    }
+    let damage = Damage { path: path.into(), offset: info.bytes, bytes: (bytes.len() - offset) as u64 };
+    Ok((info, Some(damage)))
+}
+
+/// Entries that were written at once.
+struct Batch<'b> {
+    first: u64,
+    entries: Vec<&'b [u8]>,
+    /// Where it ends.
+    end: usize,
+}
+
+/// The batch at `offset`, if it is there and whole.
+fn batch_at(bytes: &[u8], offset: usize) -> Option<Batch<'_>> {
+    let head = bytes.get(offset..offset + BATCH_HEADER)?;
+    let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    if head[..4] != BATCH_MAGIC {
+        return None;
+    }
+    let end = offset + BATCH_HEADER + word(4) as usize;
+    let body = bytes.get(offset + BATCH_HEADER..end)?;
+    if checksum(&head[4..20], body) != word(20) {
+        return None;
+    }
+    let first = u64::from_le_bytes(head[8..16].try_into().expect("eight bytes"));
+    let (mut entries, mut rest) = (Vec::new(), body);
+    for _ in 0..word(16) {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (entry, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        entries.push(entry);
+        rest = after;
+    }
+    rest.is_empty().then_some(Batch { first, entries, end })
+}
+
+/// Whether anything that was written whole follows the damage at `offset`.
+fn has_batch_after(bytes: &[u8], offset: usize) -> bool {
+    let starts = (offset + 1..bytes.len().saturating_sub(BATCH_HEADER - 1))
+        .filter(|&at| bytes[at..at + 4] == BATCH_MAGIC);
+    starts.into_iter().any(|at| batch_at(bytes, at).is_some())
+}
+
+/// The beginning of a segment.
+pub(super) fn header(first: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(SEGMENT_MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..20].copy_from_slice(&first.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..20]);
+    header[20..].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+/// The bytes of a batch whose first entry has the number `first`.
+pub(super) fn write_batch(bytes: &mut Vec<u8>, first: u64, entries: &[Vec<u8>]) {
+    bytes.clear();
+    bytes.extend_from_slice(&[0; BATCH_HEADER]);
+    for entry in entries {
+        bytes.extend_from_slice(&(entry.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(entry);
+    }
+    let (head, body) = bytes.split_at_mut(BATCH_HEADER);
+    head[..4].copy_from_slice(&BATCH_MAGIC);
+    head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    head[8..16].copy_from_slice(&first.to_le_bytes());
+    head[16..20].copy_from_slice(&(entries.len() as u32).to_le_bytes());
+    let crc = checksum(&head[4..20], body);
+    head[20..].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn checksum(head: &[u8], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(head), body)
+}
+
+/// The bytes of a saved state.
+pub(super) fn snapshot_file(first: u64, state: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(state.len() + 24);
+    bytes.extend_from_slice(SNAPSHOT_MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&first.to_le_bytes());
+    bytes.extend_from_slice(&checksum(&first.to_le_bytes(), state).to_le_bytes());
+    bytes.extend_from_slice(state);
+    bytes
+}
+
+fn snapshot_of(bytes: &[u8], first: u64) -> Option<Vec<u8>> {
+    let state = bytes.get(24..)?;
+    let same = bytes[..20] == snapshot_file(first, &[])[..20];
+    (same && bytes[20..24] == checksum(&first.to_le_bytes(), state).to_le_bytes()).then(|| state.to_vec())
+}
+
+/// What is noted beside the log after each sync.
+pub(super) fn mark(entries: u64, epoch: u64) -> [u8; 20] {
+    let mut mark = [0; 20];
+    mark[..8].copy_from_slice(&entries.to_le_bytes());
+    mark[8..16].copy_from_slice(&epoch.to_le_bytes());
+    let crc = crc32c::crc32c(&mark[..16]);
+    mark[16..].copy_from_slice(&crc.to_le_bytes());
+    mark
+}
+
+fn read_mark(directory: &Path) -> Option<(u64, u64)> {
+    let bytes = fs::read(directory.join("mark")).ok()?;
+    let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let (entries, epoch) = (number(0)?, number(8)?);
+    (bytes == mark(entries, epoch)).then_some((entries, epoch))
+}
+
+/// Files whose name is a number, sorted by it.
+pub(super) fn list(directory: &Path, extension: &str) -> Result<Vec<(u64, PathBuf)>, LogError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(LogError::io(directory))? {
+        let path = entry.map_err(LogError::io(directory))?.path();
+        let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        if let (Some(number), true) = (number, path.extension().is_some_and(|own| own == extension)) {
+            found.push((number, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The path of a file that begins with entry `first`.
+pub(super) fn path(directory: &Path, first: u64, extension: &str) -> PathBuf {
+    directory.join(format!("{first:020}.{extension}"))
+}

@@ -1,0 +1,153 @@
+//! What is counted, in the form that Prometheus reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+
+use crate::federation::Reason;
+
+/// A coordinator's counters. Cheap to clone; all clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Counters>);
+
+#[derive(Debug)]
+struct Counters {
+    registry: Registry,
+    connected: Family<Of, Gauge>,
+    quarantined: Family<Of, Gauge>,
+    uploads: Family<Of, Counter>,
+    downloads: Family<Of, Counter>,
+    bytes: Family<Direction, Counter>,
+    refused: Family<Refused, Counter>,
+    log_bytes: Family<Of, Gauge>,
+    sync: Family<Of, Histogram, fn() -> Histogram>,
+    round: Family<Of, Histogram, fn() -> Histogram>,
+    staleness: Family<Of, Gauge<f64, AtomicU64>>,
+    observations: Family<Of, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    federation: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Direction {
+    federation: String,
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refused {
+    federation: String,
+    reason: &'static str,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(1e-4, 2.0, 18))
+}
+
+fn of(federation: &str) -> Of {
+    Of { federation: federation.into() }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("posse");
+        let mut counters = Counters {
+            connected: Family::default(),
+            quarantined: Family::default(),
+            uploads: Family::default(),
+            downloads: Family::default(),
+            bytes: Family::default(),
+            refused: Family::default(),
+            log_bytes: Family::default(),
+            sync: Family::new_with_constructor(seconds),
+            round: Family::new_with_constructor(seconds),
+            staleness: Family::default(),
+            observations: Family::default(),
+            registry: Registry::default(),
+        };
+        registry.register("agents_connected", "Agents with a link", counters.connected.clone());
+        registry.register(
+            "agents_quarantined",
+            "Agents whose messages are not taken",
+            counters.quarantined.clone(),
+        );
+        registry.register("uploads", "Messages from agents that were kept", counters.uploads.clone());
+        registry.register("downloads", "Messages sent to agents", counters.downloads.clone());
+        registry.register("frame_bytes", "Bytes of frames", counters.bytes.clone());
+        registry.register("refused", "What was refused, by reason", counters.refused.clone());
+        registry.register("log_bytes", "Bytes of the log on the disk", counters.log_bytes.clone());
+        registry.register("sync_seconds", "Writing and syncing a batch", counters.sync.clone());
+        registry.register("round_seconds", "From the call for a round to its end", counters.round.clone());
+        let staleness = "Information that the connected agent furthest behind lacks (log-determinant gap)";
+        registry.register("staleness", staleness, counters.staleness.clone());
+        registry.register("observations", "Observations in the evidence", counters.observations.clone());
+        counters.registry = registry;
+        Self(Arc::new(counters))
+    }
+}
+
+impl Metrics {
+    /// Everything as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.0.registry).expect("a string takes everything");
+        text
+    }
+
+    pub(crate) fn connected(&self, federation: &str, connected: usize, quarantined: usize) {
+        self.0.connected.get_or_create(&of(federation)).set(connected as i64);
+        self.0.quarantined.get_or_create(&of(federation)).set(quarantined as i64);
+    }
+
+    pub(crate) fn uploads(&self, federation: &str, count: u64) {
+        self.0.uploads.get_or_create(&of(federation)).inc_by(count);
+    }
+
+    pub(crate) fn up(&self, federation: &str, bytes: u64) {
+        let label = Direction { federation: federation.into(), direction: "up" };
+        self.0.bytes.get_or_create(&label).inc_by(bytes);
+    }
+
+    pub(crate) fn down(&self, federation: &str, bytes: u64, has_message: bool) {
+        let label = Direction { federation: federation.into(), direction: "down" };
+        self.0.bytes.get_or_create(&label).inc_by(bytes);
+        if has_message {
+            self.0.downloads.get_or_create(&of(federation)).inc();
+        }
+    }
+
+    pub(crate) fn refused(&self, federation: &str, reason: Reason) {
+        let label = Refused { federation: federation.into(), reason: reason.word() };
+        self.0.refused.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn log_bytes(&self, federation: &str, bytes: u64) {
+        self.0.log_bytes.get_or_create(&of(federation)).set(bytes as i64);
+    }
+
+    pub(crate) fn synced(&self, federation: &str, took: Duration, bytes: u64) {
+        self.0.sync.get_or_create(&of(federation)).observe(took.as_secs_f64());
+        self.log_bytes(federation, bytes);
+    }
+
+    pub(crate) fn round(&self, federation: &str, took: Duration) {
+        self.0.round.get_or_create(&of(federation)).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn view(&self, federation: &str, staleness: f64, observations: u64) {
+        self.0.staleness.get_or_create(&of(federation)).set(staleness);
+        self.0.observations.get_or_create(&of(federation)).set(observations as i64);
+    }
+}

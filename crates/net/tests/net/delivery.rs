@@ -1,0 +1,116 @@
+//! What agents learn reaches the coordinator once, through restarts of either.
+
+use posse_net::agent::Carriage;
+use posse_net::{Agent, Clock};
+
+use crate::support::{agent, config, coordinator, held, interact, look, talkative, unsent};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_observation_is_with_the_coordinator_or_in_a_buffer() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let mut agents = Vec::new();
+    for id in 0..4 {
+        agents.push(agent(running.address, id).await);
+    }
+    for step in 0..200 {
+        for agent in &agents {
+            interact(agent, step);
+            if step % 20 == 0 {
+                agent.settled().await;
+            }
+        }
+    }
+    for agent in &agents {
+        agent.settled().await;
+        agent.close().await.unwrap();
+    }
+    assert_eq!(held(&running, &agents).await, 800);
+    let view = look(&running).await;
+    assert!(view.version > 4, "{view:?}");
+    assert!(agents.iter().all(|agent| agent.status().downlinks > 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_comes_back_with_the_same_bits_however_it_ended() {
+    for graceful in [true, false] {
+        let data = tempfile::tempdir().unwrap();
+        let running = coordinator(data.path(), talkative()).await;
+        let agent = agent(running.address, 1).await;
+        for step in 0..100 {
+            interact(&agent, step);
+        }
+        agent.settled().await;
+        agent.close().await.unwrap();
+        let before = look(&running).await;
+        if graceful {
+            running.drain().await;
+        } else {
+            running.abort().await;
+        }
+        let running = coordinator(data.path(), talkative()).await;
+        let after = look(&running).await;
+        assert_eq!(before.state, after.state);
+        assert!(after.observations > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_a_state_goes_on_where_a_crash_left_it() {
+    let data = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let mut settings = config(running.address, 3);
+    settings.state = Some(state.path().into());
+    for crash in 0..5 {
+        let agent = Agent::start(settings.clone(), Clock::system()).await.unwrap();
+        assert_eq!(agent.status().life, 1);
+        for step in 0..20 {
+            interact(&agent, 20 * crash + step);
+        }
+        let bits = agent.inspect(|machine| machine.save());
+        agent.abort().await;
+        // Offline: only the journal speaks.
+        let mut offline = settings.clone();
+        offline.carriage = Carriage::ByHand;
+        let agent = Agent::start(offline, Clock::system()).await.unwrap();
+        assert_eq!(agent.inspect(|machine| machine.save()), bits);
+        agent.abort().await;
+    }
+    let agent = Agent::start(settings, Clock::system()).await.unwrap();
+    agent.settled().await;
+    assert_eq!(look(&running).await.observations + unsent(&agent), 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_without_a_state_begins_a_new_life_and_counts_nothing_twice() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let mut total = 0;
+    for life in 1..=3 {
+        let agent = agent(running.address, 9).await;
+        assert_eq!(agent.status().life, life);
+        for step in 0..30 {
+            interact(&agent, step);
+        }
+        agent.settled().await;
+        total += 30 - unsent(&agent);
+        assert_eq!(look(&running).await.observations, total);
+        agent.abort().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_behind_proxies_exchange_by_calls() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let mut settings = config(running.address, 5);
+    settings.carriage = Carriage::ByHand;
+    let agent = Agent::start(settings, Clock::system()).await.unwrap();
+    for step in 0..50 {
+        interact(&agent, step);
+        while agent.exchange().await.unwrap() {}
+    }
+    assert_eq!(look(&running).await.observations + unsent(&agent), 50);
+    assert!(agent.status().downlinks > 0);
+}

@@ -1,0 +1,10 @@
+//! The network runtime as a whole: real sockets on loopback, real files.
+
+mod delivery;
+mod faults;
+mod log;
+mod proxy;
+mod security;
+mod sidecar;
+mod support;
+mod tls;

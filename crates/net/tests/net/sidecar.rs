@@ -1,0 +1,139 @@
+//! The agent over HTTP, and what happens to choices that nobody rewards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use posse_core::{Arms, Tick, UserId};
+use posse_net::agent::{Carriage, ChoiceId, RewardError, sidecar};
+use posse_net::{Agent, AgentConfig, Clock};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{DIMENSION, agent, config, coordinator, talkative};
+
+async fn call(address: std::net::SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn choices_and_rewards_travel_over_http() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let agent = agent(running.address, 1).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let sidecar = sidecar(agent.clone(), listener).unwrap();
+    let at = sidecar.address;
+    let post = async |path: &str, body: Value| {
+        let (status, text) = call(at, "POST", path, &body.to_string()).await;
+        (status, serde_json::from_str::<Value>(&text).unwrap_or(Value::Null))
+    };
+    let arms = json!([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]);
+    let (status, chosen) = post("/choose", json!({ "user": 3, "arms": arms })).await;
+    assert_eq!((status, &chosen["propensity"]), (200, &json!(1.0)));
+    let id = chosen["id"].clone();
+    assert_eq!(post("/reward", json!({ "id": id, "reward": 1.0 })).await.0, 200);
+    assert_eq!(post("/reward", json!({ "id": id, "reward": 1.0 })).await.0, 404);
+    assert_eq!(post("/reward", json!({ "id": "nonsense", "reward": 1.0 })).await.0, 422);
+    assert_eq!(post("/choose", json!({ "arms": [[1.0]] })).await.0, 422);
+    assert_eq!(post("/choose", json!({ "arms": [] })).await.0, 422);
+    assert_eq!(post("/choose", json!({ "arms": arms, "what": 1 })).await.0, 422);
+    assert_eq!(call(at, "POST", "/choose", "{").await.0, 400);
+    let (status, health) = call(at, "GET", "/healthz", "").await;
+    assert!(status == 200 && health.contains("\"agent\":1"), "{health}");
+    let (_, metrics) = call(at, "GET", "/metrics", "").await;
+    assert!(metrics.contains("posse_agent_rewards_total 1\n"), "{metrics}");
+    let (_, openapi) = call(at, "GET", "/openapi.json", "").await;
+    let openapi: Value = serde_json::from_str(&openapi).unwrap();
+    for path in ["/choose", "/reward", "/healthz", "/metrics"] {
+        assert!(openapi["paths"][path].is_object(), "{path}");
+    }
+    sidecar.stop().await;
+}
+
+/// An agent that nobody carries messages for, with a clock of ours.
+async fn by_hand(running: &posse_net::coordinator::Running, config_: AgentConfig) -> (Agent, Arc<AtomicU64>) {
+    let time = Arc::new(AtomicU64::new(1));
+    let clock = Arc::clone(&time);
+    let config = AgentConfig { carriage: Carriage::ByHand, ..config_ };
+    let _ = running;
+    (Agent::start(config, Clock::new(move || Tick(clock.load(Ordering::SeqCst)))).await.unwrap(), time)
+}
+
+fn arms() -> Arms {
+    Arms::from_rows(DIMENSION, &[[1.0, 0.0, 0.0, 0.0]]).unwrap()
+}
+
+fn counts(agent: &Agent) -> u64 {
+    agent.inspect(|machine| {
+        let view = machine.inspect();
+        view.buffer.count() + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn choices_expire_to_the_default_reward_or_to_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    for (default_reward, learned) in [(Some(0.0), 1), (None, 0)] {
+        let settings = AgentConfig {
+            expire_after: Some(Duration::from_secs(1)),
+            default_reward,
+            ..config(running.address, 1)
+        };
+        let (agent, time) = by_hand(&running, settings).await;
+        let old = agent.choose(UserId(0), &arms()).unwrap();
+        time.store(900_000, Ordering::SeqCst);
+        let young = agent.choose(UserId(0), &arms()).unwrap();
+        time.store(1_100_000, Ordering::SeqCst);
+        agent.choose(UserId(0), &arms()).unwrap();
+        assert_eq!(agent.reward(old.id, 1.0), Err(RewardError::Unknown(old.id)));
+        assert_eq!(counts(&agent), learned);
+        agent.reward(young.id, 1.0).unwrap();
+        assert_eq!(counts(&agent), learned + 1);
+        assert_eq!(agent.status().expired, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn choices_wait_for_their_rewards_through_a_crash() {
+    let (data, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let running = coordinator(data.path(), talkative()).await;
+    let settings = AgentConfig { state: Some(state.path().into()), ..config(running.address, 1) };
+    let (agent, _) = by_hand(&running, settings.clone()).await;
+    let chosen = agent.choose(UserId(5), &arms()).unwrap();
+    agent.abort().await;
+    let (agent, _) = by_hand(&running, settings.clone()).await;
+    agent.reward(chosen.id, 1.0).unwrap();
+    assert_eq!(counts(&agent), 1);
+    let next = agent.choose(UserId(5), &arms()).unwrap();
+    assert!(next.id > chosen.id, "numbers are not used twice");
+    agent.close().await.unwrap();
+    // An orderly end saves the same.
+    let (agent, _) = by_hand(&running, settings).await;
+    assert_eq!(agent.reward(chosen.id, 1.0), Err(RewardError::Unknown(chosen.id)));
+    agent.reward(next.id, 1.0).unwrap();
+    assert_eq!("1-2".parse::<ChoiceId>(), Ok(next.id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_open_choices_make_the_oldest_expire() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let settings = AgentConfig { most_pending: 2, ..config(running.address, 1) };
+    let (agent, _) = by_hand(&running, settings).await;
+    let chosen: Vec<_> = (0..3).map(|_| agent.choose(UserId(0), &arms()).unwrap()).collect();
+    assert_eq!(agent.status().pending, 2);
+    assert!(agent.reward(chosen[0].id, 1.0).is_err());
+    assert!(agent.reward(chosen[1].id, 1.0).is_ok());
+}

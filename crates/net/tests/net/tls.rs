@@ -1,0 +1,95 @@
+//! TLS: certificates on the coordinator's side, and on the agents' where they are asked for.
+
+use posse_net::agent::AgentTls;
+use posse_net::coordinator::{Options, Running, ServeConfig, TlsFiles, serve};
+use posse_net::{Agent, AgentConfig, Clock};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::time::timeout;
+
+use crate::support::{config, interact, talkative};
+
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
+    }
+
+    /// A certificate and its key.
+    fn vouch(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.into()]).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+}
+
+async fn coordinator(data: &std::path::Path, authority: &Authority, mutual: bool) -> Running {
+    let (certificate, key) = authority.vouch("localhost");
+    let write = |name: &str, text: &str| {
+        let path = data.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let tls = TlsFiles {
+        certificate: write("certificate.pem", &certificate),
+        key: write("key.pem", &key),
+        client_ca: mutual.then(|| write("ca.pem", &authority.pem())),
+    };
+    let config = ServeConfig { tls: Some(tls), ..ServeConfig::on_loopback(data, vec![talkative()]) };
+    serve(config, Options::default()).await.unwrap()
+}
+
+fn agent_config(running: &Running, tls: AgentTls) -> AgentConfig {
+    let coordinator = format!("https://localhost:{}", running.address.port());
+    AgentConfig { coordinator, tls, ..config(running.address, 2) }
+}
+
+/// Whether an agent gets an answer; it would try for ever.
+async fn gets_in(config: AgentConfig) -> bool {
+    match timeout(std::time::Duration::from_secs(2), Agent::start(config, Clock::system())).await {
+        Ok(Ok(agent)) => {
+            interact(&agent, 0);
+            agent.settled().await;
+            true
+        }
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_speak_over_tls_with_whom_they_trust() {
+    let data = tempfile::tempdir().unwrap();
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let running = coordinator(data.path(), &authority, false).await;
+    let trusting = |authority: &Authority| AgentTls {
+        authority: Some(authority.pem().into_bytes()),
+        ..AgentTls::default()
+    };
+    assert!(gets_in(agent_config(&running, trusting(&authority))).await);
+    assert!(!gets_in(agent_config(&running, trusting(&stranger))).await);
+    // Without TLS nothing is understood.
+    assert!(!gets_in(config(running.address, 2)).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mutual_tls_asks_agents_for_a_certificate() {
+    let data = tempfile::tempdir().unwrap();
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let running = coordinator(data.path(), &authority, true).await;
+    let with = |identity: Option<(String, String)>| AgentTls {
+        authority: Some(authority.pem().into_bytes()),
+        identity: identity.map(|(certificate, key)| (certificate.into_bytes(), key.into_bytes())),
+        name: None,
+    };
+    assert!(gets_in(agent_config(&running, with(Some(authority.vouch("agent"))))).await);
+    assert!(!gets_in(agent_config(&running, with(None))).await);
+    assert!(!gets_in(agent_config(&running, with(Some(stranger.vouch("agent"))))).await);
+}
