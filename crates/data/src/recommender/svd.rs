@@ -182,8 +182,9 @@ mod tests {
         let entry = |i: usize, j: usize| -> f64 {
             [3.0, 1.0, 0.2].iter().enumerate().map(|(k, s)| s * left[3 * i + k] * right[3 * j + k]).sum()
         };
-        let row =
-            |i: usize| (0..columns).filter(|j| (i + j) % 7 != 0).map(|j| (j as u32, entry(i, j))).collect();
+        let row = |i: usize| {
+            (0..columns).filter(|j| !(i + j).is_multiple_of(7)).map(|j| (j as u32, entry(i, j))).collect()
+        };
         Sparse { rows: (0..rows).map(row).collect(), columns }
     }
 

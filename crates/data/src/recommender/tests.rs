@@ -164,8 +164,8 @@ fn scaling_does_what_its_name_says() {
     let rows = features(Normalise::Rows, true);
     assert_eq!(rows.len(), 3);
     assert!(rows[2].iter().all(|x| *x == 1.0));
-    for item in 0..3 {
-        let length = rows[0][item] * rows[0][item] + rows[1][item] * rows[1][item];
+    for (first, second) in rows[0].iter().zip(&rows[1]) {
+        let length = first * first + second * second;
         assert!((length - 1.0).abs() < 1e-9 || length == 0.0, "{length}");
     }
 }
