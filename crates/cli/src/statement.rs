@@ -13,7 +13,7 @@ use crate::table::compact;
 pub(crate) fn report(groups: &[Group], rows: &[Row<'_>]) -> String {
     let mut text = String::new();
     for own in rows.chunk_by(|one, other| one.cell.group == other.cell.group) {
-        let reports = own.iter().filter_map(|row| row.tally().privacy.clone());
+        let reports = own.iter().filter_map(|row| row.tally().privacy.as_deref().cloned());
         let Some(all) = reports.reduce(|all, other| all.and(&other)) else { continue };
         let _ = writeln!(text, "\nprivacy of {}", groups[own[0].cell.group].id);
         text.push_str(&words(&all, own.len()));

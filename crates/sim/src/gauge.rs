@@ -48,7 +48,7 @@ pub(crate) fn look(tally: &mut Tally, stage: &dyn Stage, world: &dyn World) {
     tally.repairs = stage.coordinator().repairs();
     let reports = stage.agents().into_iter().filter_map(|agent| stage.agent(agent)?.privacy());
     let now = reports.reduce(|all, other| all.and(&other));
-    tally.privacy = now.map(|report| PrivacyReport { repairs: tally.repairs, ..report });
+    tally.privacy = now.map(|report| Box::new(PrivacyReport { repairs: tally.repairs, ..report }));
 }
 
 fn clustering(stage: &dyn Stage, world: &dyn World) -> Option<Clustering> {

@@ -36,7 +36,7 @@ pub struct Tally {
     pub repairs: u64,
     /// What may be claimed about privacy, where it is promised.
     #[serde(default)]
-    pub privacy: Option<PrivacyReport>,
+    pub privacy: Option<Box<PrivacyReport>>,
 }
 
 impl Tally {
