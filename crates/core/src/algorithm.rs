@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Agent, Shape};
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
+use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
 use crate::linear::silent::Silent;
 use crate::linear::{
@@ -33,6 +34,23 @@ pub enum Algorithm {
     FedLinUcb(FedLinUcb),
     /// Asynchronous exchange between agents that differ in some features (Li and Wang, 2022).
     AsyncLinUcbAm(AsyncLinUcbAm),
+    /// Rounds that minimise everybody's loss when due, online steps between (Li and Wang, 2022).
+    FedGlbUcb(FedGlbUcb),
+    /// The same rounds on a schedule, nothing between.
+    #[serde(rename = "fed-glb-ucb-1")]
+    FedGlbUcb1(ScheduledGlbUcb),
+    /// The same rounds on a schedule, online steps between.
+    #[serde(rename = "fed-glb-ucb-2")]
+    FedGlbUcb2(ScheduledGlbUcb),
+    /// Rounds of one online step on a schedule, online steps between.
+    #[serde(rename = "fed-glb-ucb-3")]
+    FedGlbUcb3(FedGlbUcb3),
+    /// UCB-GLM, one learner for everybody: the reference that moves all raw data.
+    OneUcbGlm(UcbGlm),
+    /// UCB-GLM, an independent learner per agent.
+    NUcbGlm(UcbGlm),
+    /// Online Newton steps, an independent learner per agent.
+    NOnsGlm(OnsGlm),
 }
 
 /// What every member of a federation is told when it starts.
@@ -68,6 +86,13 @@ impl Algorithm {
             Self::SyncLinUcb(SyncLinUcb::default()),
             Self::FedLinUcb(FedLinUcb::default()),
             Self::AsyncLinUcbAm(AsyncLinUcbAm::default()),
+            Self::FedGlbUcb(FedGlbUcb::default()),
+            Self::FedGlbUcb1(ScheduledGlbUcb::default()),
+            Self::FedGlbUcb2(ScheduledGlbUcb::default()),
+            Self::FedGlbUcb3(FedGlbUcb3::default()),
+            Self::OneUcbGlm(UcbGlm::default()),
+            Self::NUcbGlm(UcbGlm::default()),
+            Self::NOnsGlm(OnsGlm::default()),
         ]
     }
 
@@ -83,6 +108,13 @@ impl Algorithm {
             Self::SyncLinUcb(_) => "sync-lin-ucb",
             Self::FedLinUcb(_) => "fed-lin-ucb",
             Self::AsyncLinUcbAm(_) => "async-lin-ucb-am",
+            Self::FedGlbUcb(_) => "fed-glb-ucb",
+            Self::FedGlbUcb1(_) => "fed-glb-ucb-1",
+            Self::FedGlbUcb2(_) => "fed-glb-ucb-2",
+            Self::FedGlbUcb3(_) => "fed-glb-ucb-3",
+            Self::OneUcbGlm(_) => "one-ucb-glm",
+            Self::NUcbGlm(_) => "n-ucb-glm",
+            Self::NOnsGlm(_) => "n-ons-glm",
         }
     }
 
@@ -98,6 +130,13 @@ impl Algorithm {
             Self::SyncLinUcb(_) => "everybody shares when one agent learned enough (DisLinUCB)",
             Self::FedLinUcb(_) => "an agent pushes and pulls in one exchange when due",
             Self::AsyncLinUcbAm(_) => "shared and private features, alternating minimisation",
+            Self::FedGlbUcb(_) => "rounds of minimisation when due, online Newton steps between",
+            Self::FedGlbUcb1(_) => "scheduled rounds of minimisation, nothing between",
+            Self::FedGlbUcb2(_) => "scheduled rounds of minimisation, online Newton steps between",
+            Self::FedGlbUcb3(_) => "scheduled rounds of one online step, and steps between",
+            Self::OneUcbGlm(_) => "one learner sees all raw data, generalized linear: the reference",
+            Self::NUcbGlm(_) => "every agent learns alone, maximum likelihood",
+            Self::NOnsGlm(_) => "every agent learns alone, online Newton steps",
         }
     }
 
@@ -114,6 +153,11 @@ impl Algorithm {
             Self::SyncLinUcb(config) => config.check(),
             Self::FedLinUcb(config) => config.check(),
             Self::AsyncLinUcbAm(config) => config.check(),
+            Self::FedGlbUcb(config) => config.check(),
+            Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.check(),
+            Self::FedGlbUcb3(config) => config.check(),
+            Self::OneUcbGlm(config) | Self::NUcbGlm(config) => config.check(),
+            Self::NOnsGlm(config) => config.check(),
         }
     }
 
@@ -136,6 +180,16 @@ impl Algorithm {
             Self::SyncLinUcb(config) => Box::new(config.agent(dimension)),
             Self::FedLinUcb(config) => Box::new(config.agent(dimension, federation)),
             Self::AsyncLinUcbAm(config) => Box::new(config.agent(id, shape)),
+            Self::FedGlbUcb(config) => Box::new(config.agent(dimension, federation)),
+            Self::FedGlbUcb1(config) => Box::new(config.agent(self.name(), false, id, dimension, federation)),
+            Self::FedGlbUcb2(config) => Box::new(config.agent(self.name(), true, id, dimension, federation)),
+            Self::FedGlbUcb3(config) => Box::new(config.agent(id, dimension, federation)),
+            Self::OneUcbGlm(config) => Box::new(config.agent(self.name(), dimension, federation.horizon)),
+            Self::NUcbGlm(config) => {
+                let horizon = federation.horizon / federation.agents.max(1);
+                Box::new(config.agent(self.name(), dimension, horizon))
+            }
+            Self::NOnsGlm(config) => Box::new(config.agent(dimension)),
         })
     }
 
@@ -146,7 +200,11 @@ impl Algorithm {
         let dimension = shape.dimension();
         let name = self.name();
         Ok(match self {
-            Self::LinUcb(_) | Self::CentralLinUcb(_) => Box::new(Silent::new(name, dimension)),
+            Self::LinUcb(_)
+            | Self::CentralLinUcb(_)
+            | Self::OneUcbGlm(_)
+            | Self::NUcbGlm(_)
+            | Self::NOnsGlm(_) => Box::new(Silent::new(name, dimension)),
             Self::AsyncLinUcb(config) => {
                 Box::new(config.protocol.coordinator(name, &config.model, dimension))
             }
@@ -157,6 +215,11 @@ impl Algorithm {
             Self::SyncLinUcb(config) => Box::new(config.coordinator(dimension)),
             Self::FedLinUcb(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcbAm(config) => Box::new(config.coordinator(shape)),
+            Self::FedGlbUcb(config) => Box::new(config.coordinator(dimension)),
+            Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => {
+                Box::new(config.coordinator(name, dimension))
+            }
+            Self::FedGlbUcb3(config) => Box::new(config.coordinator(dimension)),
         })
     }
 
@@ -164,7 +227,15 @@ impl Algorithm {
     #[must_use]
     pub const fn join_policy(&self) -> JoinPolicy {
         match self {
-            Self::LinUcb(_) | Self::CentralLinUcb(_) | Self::FedLinUcb(_) => JoinPolicy::Lazy,
+            Self::LinUcb(_)
+            | Self::CentralLinUcb(_)
+            | Self::FedLinUcb(_)
+            | Self::OneUcbGlm(_)
+            | Self::NUcbGlm(_)
+            | Self::NOnsGlm(_) => JoinPolicy::Lazy,
+            Self::FedGlbUcb(config) => config.rounds.join,
+            Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.rounds.join,
+            Self::FedGlbUcb3(config) => config.rounds.join,
             Self::AsyncLinUcb(config) => config.protocol.join,
             Self::AsyncLinTs(config) => config.protocol.join,
             Self::AsyncLinPhe(config) => config.protocol.join,
@@ -177,8 +248,22 @@ impl Algorithm {
     #[must_use]
     pub const fn placement(&self) -> Placement {
         match self {
-            Self::CentralLinUcb(_) => Placement::Central,
+            Self::CentralLinUcb(_) | Self::OneUcbGlm(_) => Placement::Central,
             _ => Placement::PerAgent,
+        }
+    }
+
+    /// The link between features and rewards, for algorithms that have one: it says which rewards they
+    /// take.
+    #[must_use]
+    pub const fn link(&self) -> Option<Link> {
+        match self {
+            Self::FedGlbUcb(config) => Some(config.model.link),
+            Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => Some(config.model.link),
+            Self::FedGlbUcb3(config) => Some(config.model.link),
+            Self::OneUcbGlm(config) | Self::NUcbGlm(config) => Some(config.model.link),
+            Self::NOnsGlm(config) => Some(config.model.link),
+            _ => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::packed;
-use crate::message::{Downlink, Uplink};
+use crate::message::{Downlink, Fit, Uplink};
 use crate::wire;
 
 /// The cost of one message, or the sum over many.
@@ -26,6 +26,12 @@ impl Cost {
     const fn payload(d: usize, scalars: u64, bytes: usize) -> Self {
         let paper_scalars = (d * d + d) as u64;
         Self { messages: 1, control: 0, scalars, paper_scalars, bytes: bytes as u64 }
+    }
+
+    /// A message with so many numbers, which the papers count as they are.
+    const fn numbers(count: usize, bytes: usize) -> Self {
+        let count = count as u64;
+        Self { messages: 1, control: 0, scalars: count, paper_scalars: count, bytes: bytes as u64 }
     }
 
     /// A message without statistics.
@@ -59,6 +65,10 @@ impl Uplink {
                 Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
             }
             Self::RoundRequest => Cost::control(bytes),
+            Self::Gradient(gradient) => Cost::numbers(
+                gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len),
+                bytes,
+            ),
         }
     }
 }
@@ -77,7 +87,18 @@ impl Downlink {
                 let d = evidence.dimension();
                 Cost::payload(d, (packed(d) + d + 1) as u64, bytes)
             }
-            Self::Receipt { .. } | Self::Collect { .. } => Cost::control(bytes),
+            Self::GradientRequest { point, .. } => Cost::numbers(point.len(), bytes),
+            Self::Model(model) => {
+                let d = model.estimate.len();
+                // The matrix and the estimate; then count, gap and two logarithms, or the moment, the
+                // curvature, the count and two sums.
+                let scalars = match &model.fit {
+                    Fit::Minimised { .. } => packed(d) + d + 4,
+                    Fit::Online { .. } => 2 * packed(d) + 2 * d + 3,
+                };
+                Cost::payload(d, scalars as u64, bytes)
+            }
+            Self::Receipt { .. } | Self::Collect { .. } | Self::Abort { .. } => Cost::control(bytes),
         }
     }
 }

@@ -37,6 +37,16 @@ pub enum InputError {
         /// The offending value.
         value: f64,
     },
+    /// A reward that the link of a generalized linear model cannot have.
+    #[error("the reward is {value}: with a {link} link rewards must be {range}")]
+    RewardRange {
+        /// The offending value.
+        value: f64,
+        /// The link's name.
+        link: &'static str,
+        /// What it allows, in words.
+        range: &'static str,
+    },
     /// Every arm scored NaN, which finite but enormous features can cause.
     #[error("no arm has a finite score: scale the features down")]
     NoFiniteScore,
@@ -71,6 +81,12 @@ pub enum ProtocolError {
     /// Numbers that no observations can have produced.
     #[error("impossible evidence: {0}")]
     Evidence(&'static str),
+    /// A gradient that no observations can have given.
+    #[error("impossible gradient: {0}")]
+    Gradient(&'static str),
+    /// A model that cannot be.
+    #[error("impossible model: {0}")]
+    Model(&'static str),
     /// A round that is not open.
     #[error("round {} is not open", .0.0)]
     Round(RoundId),

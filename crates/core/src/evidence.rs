@@ -171,6 +171,16 @@ impl Evidence {
         self.gram.iter().chain(&self.moment).all(|v| v.is_finite())
     }
 
+    /// The same observations as if every reward had been xᵀθ: the moment is Σxxᵀθ.
+    #[must_use]
+    pub(crate) fn with_predictions_of(&self, theta: &[f64]) -> Self {
+        Self { gram: self.gram.clone(), moment: multiply(&self.gram, 0.0, theta), count: self.count }
+    }
+
+    pub(crate) fn set_moment(&mut self, moment: &[f64]) {
+        self.moment.copy_from_slice(moment);
+    }
+
     pub(crate) fn from_parts_unchecked(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Self {
         Self { gram, moment, count }
     }
@@ -191,7 +201,21 @@ pub(crate) fn check_observation(dimension: usize, x: &[f64], y: f64) -> Result<(
     Ok(())
 }
 
-fn add_assign(sum: &mut [f64], other: &[f64]) {
+/// (M + ridge·I)v for a packed symmetric matrix M.
+pub(crate) fn multiply(matrix: &[f64], ridge: f64, v: &[f64]) -> Vec<f64> {
+    let mut product: Vec<f64> = v.iter().map(|v| ridge * v).collect();
+    for i in 0..v.len() {
+        let row = &matrix[packed(i)..=packed(i) + i];
+        for j in 0..i {
+            product[i] += row[j] * v[j];
+            product[j] += row[j] * v[i];
+        }
+        product[i] += row[i] * v[i];
+    }
+    product
+}
+
+pub(crate) fn add_assign(sum: &mut [f64], other: &[f64]) {
     for (a, b) in sum.iter_mut().zip(other) {
         *a += b;
     }

@@ -220,6 +220,11 @@ impl Factor {
         self.solve(out);
     }
 
+    /// ‖q‖² = bᵀV(λ)⁻¹b.
+    pub(crate) fn explained(&self) -> f64 {
+        (0..self.dimension).map(|j| self.entry(j, self.dimension)).map(|q| q * q).sum()
+    }
+
     /// U's upper triangle and q, row after row: what a saved state holds.
     pub(crate) fn entries(&self) -> Vec<f64> {
         let d = self.dimension;

@@ -88,6 +88,7 @@ mod cost;
 mod error;
 mod evidence;
 mod factor;
+mod glm;
 mod ids;
 mod linear;
 mod message;
@@ -106,6 +107,10 @@ pub use coordinator::*;
 pub use cost::Cost;
 pub use error::*;
 pub use evidence::{Evidence, packed};
+pub use glm::{
+    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundConfig, ScheduledGlbUcb, Solver,
+    SolverConfig, UcbGlm,
+};
 pub use ids::*;
 pub use linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, Override,

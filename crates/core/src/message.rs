@@ -21,6 +21,21 @@ pub enum Uplink {
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
     },
+    /// The slope of the agent's loss at a point.
+    Gradient(Gradient),
+}
+
+/// The slope of an agent's loss at a point, summed over its observations in a round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gradient {
+    /// The round it belongs to.
+    pub round: RoundId,
+    /// Which request of the round it answers.
+    pub step: u64,
+    /// Σ x(μ(xᵀθ) − y).
+    pub gradient: Vec<f64>,
+    /// Σ μ'(xᵀθ)xxᵀ, packed, if it was asked for.
+    pub curvature: Option<Vec<f64>>,
 }
 
 /// What an agent has learned since its last upload.
@@ -52,6 +67,9 @@ pub enum Downlink {
     Collect {
         /// The round to answer.
         round: RoundId,
+        /// Everything, not only what no earlier round has: somebody's data are gone, and the sum is made
+        /// anew.
+        whole: bool,
     },
     /// A round is over: this is the result.
     Commit {
@@ -63,6 +81,65 @@ pub enum Downlink {
         version: Version,
         /// All the coordinator knows.
         evidence: Arc<Evidence>,
+    },
+    /// What is the slope of your loss here?
+    GradientRequest {
+        /// The round it belongs to.
+        round: RoundId,
+        /// Counts the requests of a round.
+        step: u64,
+        /// Where.
+        point: Arc<Vec<f64>>,
+        /// The second derivative as well.
+        curvature: bool,
+    },
+    /// The model that all evidence gives.
+    Model(Model),
+    /// A round ends without a result: everybody keeps its part.
+    Abort {
+        /// The round that is over.
+        round: RoundId,
+    },
+}
+
+/// The model that all evidence gives: absolute, like a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
+    pub authoritative: bool,
+    /// The coordinator's state.
+    pub version: Version,
+    /// How many observations of the receiving agent are in it: the oldest ones of its life.
+    pub contains: u64,
+    /// The evidence, shared by all recipients of a version.
+    pub evidence: Arc<Evidence>,
+    /// The parameters θ.
+    pub estimate: Arc<Vec<f64>>,
+    /// How they were found.
+    pub fit: Fit,
+}
+
+/// How the parameters of a [`Model`] were found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fit {
+    /// They minimise the loss over all observations. The moment of the evidence is its matrix times the
+    /// estimate, and does not travel.
+    Minimised {
+        /// By how much the mean loss may exceed its minimum (ε).
+        gap: f64,
+        /// ln det(I + Σxxᵀ/r), r the regulariser of the federation's models.
+        information: f64,
+        /// ln det(I + Σxxᵀ).
+        unit_information: f64,
+    },
+    /// They took one step a round.
+    Online {
+        /// The sum of the outer products of the steps' gradients, packed.
+        curvature: Arc<Vec<f64>>,
+        /// What the steps' regret may have added up to.
+        potential: f64,
+        /// The sum of squared predictions.
+        squares: f64,
     },
 }
 
@@ -137,6 +214,7 @@ impl Uplink {
             Self::Evidence(_) => "evidence",
             Self::RoundRequest => "round request",
             Self::RoundEvidence { .. } => "round evidence",
+            Self::Gradient(_) => "gradient",
         }
     }
 }
@@ -150,6 +228,9 @@ impl Downlink {
             Self::Receipt { .. } => "receipt",
             Self::Collect { .. } => "collect",
             Self::Commit { .. } => "commit",
+            Self::GradientRequest { .. } => "gradient request",
+            Self::Model(_) => "model",
+            Self::Abort { .. } => "abort",
         }
     }
 

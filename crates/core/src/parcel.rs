@@ -1,6 +1,7 @@
 //! Evidence wrapped for travel: as its matrix, or as a low-rank factor when that is smaller.
 
 use crate::evidence::{Evidence, packed};
+use crate::wire::is_zero;
 
 /// Evidence as it travels.
 ///
@@ -91,13 +92,24 @@ impl Parcel {
         }
     }
 
-    /// Scalars of the matrix and the vector as they travel.
+    /// The same matrix and count, with nothing said about rewards.
+    #[must_use]
+    pub(crate) fn without_moment(mut self) -> Self {
+        match &mut self {
+            Self::Dense(evidence) => evidence.set_moment(&vec![0.0; evidence.dimension()]),
+            Self::LowRank(parcel) => parcel.moment.fill(0.0),
+        }
+        self
+    }
+
+    /// Scalars of the matrix and the vector as they travel: a vector of zeros does not.
     #[must_use]
     pub fn scalars(&self) -> u64 {
-        (match self {
-            Self::Dense(evidence) => evidence.gram().len() + evidence.dimension(),
-            Self::LowRank(parcel) => parcel.columns.len() + parcel.moment.len(),
-        }) as u64
+        let (matrix, moment) = match self {
+            Self::Dense(evidence) => (evidence.gram().len(), evidence.moment()),
+            Self::LowRank(parcel) => (parcel.columns.len(), &*parcel.moment),
+        };
+        (matrix + if is_zero(moment) { 0 } else { moment.len() }) as u64
     }
 }
 
@@ -194,7 +206,8 @@ mod tests {
             prop_assert!(parcel.scalars() <= (packed(d) + d) as u64);
             if 2 * n < d as u64 + 1 {
                 let rank = n as usize;
-                prop_assert_eq!(parcel.scalars(), (LowRank::column_scalars(d, rank) + d) as u64);
+                let moment = if n == 0 { 0 } else { d };
+                prop_assert_eq!(parcel.scalars(), (LowRank::column_scalars(d, rank) + moment) as u64);
             }
         }
     }

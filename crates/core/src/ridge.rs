@@ -182,6 +182,11 @@ impl Ridge {
         self.factor.solve(v);
     }
 
+    /// bᵀV(λ)⁻¹b for the moment b: how much of the squared rewards the estimate explains.
+    pub(crate) fn explained(&self) -> f64 {
+        self.factor.explained()
+    }
+
     /// U⁻ᵀv, in place: v in the coordinates in which [`score_perturbed`](Self::score_perturbed) adds noise.
     pub(crate) fn to_factor_coordinates(&self, v: &mut [f64]) {
         self.factor.solve_transposed(v);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use posse_core::session::{DownFrame, LogEntry, UpFrame};
 use posse_core::wire::{decode_downlink, decode_uplink, encode_downlink, encode_uplink};
 use posse_core::{
-    DecodeError, Downlink, Evidence, EvidenceUpload, Parcel, RoundId, Snapshot, Uplink, Version, packed,
+    DecodeError, Downlink, Evidence, EvidenceUpload, Fit, Gradient, Model, Parcel, RoundId, Snapshot, Uplink,
+    Version, packed,
 };
 use proptest::prelude::*;
 use support::{down_frames, downlinks, log_entries, random_evidence, up_frames, uplinks};
@@ -92,10 +93,42 @@ proptest! {
         }
         for cost in [
             Uplink::RoundRequest.cost(),
-            Downlink::Collect { round }.cost(),
+            Downlink::Collect { round, whole: true }.cost(),
+            Downlink::Abort { round }.cost(),
             Downlink::Receipt { number, version: Some(version) }.cost(),
         ] {
             prop_assert_eq!((cost.messages, cost.control, cost.scalars, cost.paper_scalars), (0, 1, 0, 0));
+        }
+    }
+
+    #[test]
+    fn scalars_of_gradient_rounds_are_the_documented_counts(d in 1usize..30, seed: u64) {
+        let p = packed(d);
+        let evidence = random_evidence(d, d as u64 + 1, seed);
+        let silent = Evidence::from_parts(evidence.gram().to_vec(), vec![0.0; d], evidence.count()).unwrap();
+        let (round, vector) = (RoundId(1), vec![1.0; d]);
+        let model = |fit| Downlink::Model(Model {
+            authoritative: false,
+            version: Version(1),
+            contains: 1,
+            evidence: Arc::new(evidence.clone()),
+            estimate: Arc::new(vector.clone()),
+            fit,
+        });
+        let minimised = Fit::Minimised { gap: 1.0, information: 1.0, unit_information: 1.0 };
+        let curvature = Arc::new(vec![1.0; p]);
+        let online = Fit::Online { curvature, potential: 1.0, squares: 1.0 };
+        let gradient = |curvature| Uplink::Gradient(Gradient { round, step: 1, gradient: vector.clone(), curvature });
+        let point = Arc::new(vector.clone());
+        for (cost, scalars) in [
+            (Uplink::RoundEvidence { round, evidence: Parcel::Dense(silent) }.cost(), p + 1),
+            (Downlink::GradientRequest { round, step: 1, point, curvature: false }.cost(), d),
+            (gradient(None).cost(), d),
+            (gradient(Some(vec![1.0; p])).cost(), d + p),
+            (model(minimised).cost(), p + d + 4),
+            (model(online).cost(), 2 * p + 2 * d + 3),
+        ] {
+            prop_assert_eq!((cost.messages, cost.control, cost.scalars), (1, 0, scalars as u64));
         }
     }
 

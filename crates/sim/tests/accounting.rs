@@ -3,13 +3,13 @@
 mod support;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, JoinPolicy, ModelConfig, Parcel,
+    Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig, Parcel,
     ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{HeterogeneousConfig, WorldConfig};
 
-use support::{Entry, Log, async_lin_ucb, central, lin_ucb, linear, protocol, run, small};
+use support::{Entry, Log, async_lin_ucb, central, lin_ucb, linear, protocol, run, small, world_for};
 
 /// Numbers in a parcel as the wire carries them: a packed triangle or the columns of a factor, a vector.
 fn parcel_scalars(parcel: &Parcel) -> u64 {
@@ -18,11 +18,17 @@ fn parcel_scalars(parcel: &Parcel) -> u64 {
     // Fewer than (d+1)/2 observations travel as n columns, each one shorter than the one before.
     let factor = n * d - (n * n - n) / 2;
     let triangle = packed(parcel.dimension()) as u64;
-    (if 2 * parcel.count() < d + 1 { factor } else { triangle }) + d
+    // A vector of zeros stays at home.
+    let moment = if parcel.unwrap().moment().iter().all(|&v| v == 0.0) { 0 } else { d };
+    (if 2 * parcel.count() < d + 1 { factor } else { triangle }) + moment
 }
 
 fn payload(d: usize, scalars: u64) -> Cost {
     Cost { messages: 1, scalars, paper_scalars: (d * d + d) as u64, ..Cost::default() }
+}
+
+fn numbers(count: usize) -> Cost {
+    Cost { messages: 1, scalars: count as u64, paper_scalars: count as u64, ..Cost::default() }
 }
 
 fn uplink_cost(message: &Uplink) -> Cost {
@@ -32,6 +38,9 @@ fn uplink_cost(message: &Uplink) -> Cost {
         }
         Uplink::RoundEvidence { evidence, .. } => payload(evidence.dimension(), parcel_scalars(evidence) + 1),
         Uplink::RoundRequest => Cost { control: 1, ..Cost::default() },
+        Uplink::Gradient(gradient) => {
+            numbers(gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len))
+        }
     };
     cost.bytes = wire::encode_uplink(message).len() as u64;
     cost
@@ -42,7 +51,17 @@ fn downlink_cost(message: &Downlink) -> Cost {
     let mut cost = match message {
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
-        Downlink::Receipt { .. } | Downlink::Collect { .. } => Cost { control: 1, ..Cost::default() },
+        Downlink::GradientRequest { point, .. } => numbers(point.len()),
+        Downlink::Model(model) => {
+            let d = model.estimate.len();
+            match model.fit {
+                Fit::Minimised { .. } => dense(d, 4),
+                Fit::Online { .. } => dense(d, (packed(d) + d) as u64 + 3),
+            }
+        }
+        Downlink::Receipt { .. } | Downlink::Collect { .. } | Downlink::Abort { .. } => {
+            Cost { control: 1, ..Cost::default() }
+        }
     };
     cost.bytes = wire::encode_downlink(message).len() as u64;
     cost
@@ -56,7 +75,7 @@ fn recount(log: &Log) -> (Cost, Cost, u64) {
             Entry::Up { message, .. } => up.add(uplink_cost(message)),
             Entry::Down { message, .. } => {
                 down.add(downlink_cost(message));
-                if let Downlink::Collect { round } = message {
+                if let Downlink::Collect { round, .. } = message {
                     rounds = rounds.max(round.0);
                 }
             }
@@ -85,7 +104,10 @@ fn o26_costs_are_what_the_messages_say() {
     ]);
     for algorithm in algorithms {
         for dimension in [1, 4, 12] {
-            let config = RunConfig { world: linear(dimension, 6), ..small(1, 7, 300, algorithm.clone()) };
+            let config = RunConfig {
+                world: world_for(&algorithm, linear(dimension, 6)),
+                ..small(1, 7, 300, algorithm.clone())
+            };
             let (log, tally) = run(&config);
             let (up, down, rounds) = recount(&log);
             assert_eq!((tally.up, tally.down), (up, down), "{algorithm:?}");

@@ -4,11 +4,12 @@
 //! Every run derives from one seed. A failure prints the line that repeats it.
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, ProtocolConfig,
-    Seed, Stream, SyncLinUcb, Threshold,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedGlbUcb, FedGlbUcb3, FedLinUcb,
+    JoinPolicy, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb,
+    Threshold,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
-use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{ArrivalConfig, GlmWorldConfig, HeterogeneousConfig, LinearConfig, WorldConfig};
 use posse_sim::{Invariants, RunConfig, Tally};
 
 const SEEDS: u64 = 600;
@@ -39,7 +40,26 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
         overrides: Vec::new(),
     };
     let join = protocol.join;
-    let algorithm = match draw.below(6) {
+    let rounds = RoundConfig {
+        join,
+        round_deadline: Some(400_000).filter(|_| draw.below(2) == 0),
+        quorum: pick(&mut draw, &[0.0, 0.5, 0.9]),
+    };
+    let solvers = [Solver::Auto, Solver::Restart, Solver::Newton, Solver::Preconditioned];
+    let update = SolverConfig { solver: pick(&mut draw, &solvers), ..Default::default() };
+    let round_every = pick(&mut draw, &[1, 10, 30]);
+    let scheduled =
+        ScheduledGlbUcb { rounds: rounds.clone(), update: update.clone(), round_every, ..Default::default() };
+    let algorithm = match draw.below(10) {
+        6 => Algorithm::FedGlbUcb(FedGlbUcb {
+            round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),
+            rounds,
+            update,
+            ..Default::default()
+        }),
+        7 => Algorithm::FedGlbUcb1(scheduled),
+        8 => Algorithm::FedGlbUcb2(scheduled),
+        9 => Algorithm::FedGlbUcb3(FedGlbUcb3 { rounds, round_every, ..Default::default() }),
         0 => Algorithm::AsyncLinTs(AsyncLinTs { protocol, ..Default::default() }),
         1 => Algorithm::AsyncLinPhe(AsyncLinPhe { protocol, ..Default::default() }),
         2 => Algorithm::SyncLinUcb(SyncLinUcb {
@@ -67,6 +87,9 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
             arms: 3,
             ..Default::default()
         }),
+        _ if algorithm.link().is_some() => {
+            WorldConfig::Glm(GlmWorldConfig { dimension, arms: 3, ..Default::default() })
+        }
         _ => WorldConfig::Linear(LinearConfig { dimension, arms: 3, ..Default::default() }),
     };
     let crashes = trouble != Trouble::Links;

@@ -10,7 +10,7 @@ use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{RunConfig, Tally};
 
-use support::{Entry, Log, protocol, run, small};
+use support::{Entry, Log, protocol, run, small, world_for};
 
 /// The same algorithm with this join policy; unchanged if it has none.
 fn with_join(algorithm: Algorithm, join: JoinPolicy) -> Algorithm {
@@ -28,7 +28,7 @@ fn with_join(algorithm: Algorithm, join: JoinPolicy) -> Algorithm {
 fn config(algorithm: &Algorithm, join: JoinPolicy) -> RunConfig {
     let world = HeterogeneousConfig { dimension: 6, shared: 4, arms: 8, ..HeterogeneousConfig::default() };
     RunConfig {
-        world: WorldConfig::Heterogeneous(world),
+        world: world_for(algorithm, WorldConfig::Heterogeneous(world)),
         ..small(11, 7, 400, with_join(algorithm.clone(), join))
     }
 }

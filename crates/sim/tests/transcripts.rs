@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, JoinPolicy,
-    SyncLinUcb, Threshold, Uplink,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedGlbUcb, FedGlbUcb3,
+    FedLinUcb, JoinPolicy, ScheduledGlbUcb, SyncLinUcb, Threshold, Uplink,
 };
-use posse_sim::world::{HeterogeneousConfig, WorldConfig};
+use posse_sim::world::{GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
 use support::{linear, protocol, small};
@@ -65,6 +65,12 @@ fn uplink(message: &Uplink) -> String {
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
         }
+        Uplink::Gradient(gradient) => {
+            let curvature = if gradient.curvature.is_some() { " and curvature" } else { "" };
+            let norm = gradient.gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
+            let (round, step) = (gradient.round.0, gradient.step);
+            format!("round {round}: gradient {step} of length {}{curvature}", significant(norm))
+        }
     }
 }
 
@@ -77,11 +83,19 @@ fn downlink(message: &Downlink) -> String {
             format!("receipt #{number}, up to date at v{}", version.0)
         }
         Downlink::Receipt { number, version: None } => format!("receipt #{number}, behind"),
-        Downlink::Collect { round } => format!("collect for round {}", round.0),
+        Downlink::Collect { round, .. } => format!("collect for round {}", round.0),
         Downlink::Commit { round, included, version, evidence } => {
             let part = if *included { "" } else { ", without it" };
             format!("commit of round {}, v{} ({}){part}", round.0, version.0, observations(evidence.count()))
         }
+        Downlink::GradientRequest { round, step, .. } => {
+            format!("gradient {step} of round {}, please", round.0)
+        }
+        Downlink::Model(model) => {
+            let (version, own) = (model.version.0, observations(model.contains));
+            format!("model v{version} ({}, of which {own} here)", observations(model.evidence.count()))
+        }
+        Downlink::Abort { round } => format!("round {} ends without a result", round.0),
     }
 }
 
@@ -139,12 +153,23 @@ fn play(algorithm: Algorithm) -> RunConfig {
             let protocol = protocol(1.5, 2.0, JoinPolicy::Lazy);
             Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { protocol, ..config })
         }
+        Algorithm::FedGlbUcb(config) => {
+            Algorithm::FedGlbUcb(FedGlbUcb { round_threshold: Threshold(0.5), ..config })
+        }
+        Algorithm::FedGlbUcb1(config) => Algorithm::FedGlbUcb1(ScheduledGlbUcb { round_every: 7, ..config }),
+        Algorithm::FedGlbUcb2(config) => Algorithm::FedGlbUcb2(ScheduledGlbUcb { round_every: 7, ..config }),
+        Algorithm::FedGlbUcb3(config) => Algorithm::FedGlbUcb3(FedGlbUcb3 { round_every: 7, ..config }),
         other => other,
     };
     let mixed = HeterogeneousConfig { dimension: 3, shared: 2, arms: 4, ..HeterogeneousConfig::default() };
     let world = match &algorithm {
         Algorithm::AsyncLinUcbAm(_) => WorldConfig::Heterogeneous(mixed),
-        _ => linear(2, 4),
+        other => match other.link() {
+            Some(link) => {
+                WorldConfig::Glm(GlmWorldConfig { link, dimension: 2, arms: 4, ..Default::default() })
+            }
+            None => linear(2, 4),
+        },
     };
     RunConfig { world, ..small(SEED, 3, 20, algorithm) }
 }

@@ -6,6 +6,7 @@ mod interaction;
 mod literal;
 mod plain;
 mod simulation;
+mod solver;
 
 use std::time::Instant;
 
@@ -13,7 +14,8 @@ use serde::Serialize;
 
 pub(crate) use coordinator::{Uploads, uploads};
 pub(crate) use interaction::{Interactions, interactions};
-pub(crate) use simulation::{Simulated, simulated};
+pub(crate) use simulation::{Simulated, simulated, simulated_clicks};
+pub(crate) use solver::{Solved, solved};
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub(crate) struct Measurements {
     pub(crate) uploads: Vec<Uploads>,
     /// Whole simulations.
     pub(crate) simulations: Vec<Simulated>,
+    /// Whole simulations of the generalized linear family.
+    pub(crate) clicks: Vec<Simulated>,
+    /// Global updates of the generalized linear family.
+    pub(crate) solvers: Vec<Solved>,
 }
 
 /// The shortest of several times that `work` took, in seconds: what else the machine does only adds.

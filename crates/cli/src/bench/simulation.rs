@@ -3,16 +3,17 @@
 use std::time::Instant;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, ModelConfig, ProtocolConfig, Seed, SyncLinUcb, Threshold, WidthForm,
+    Algorithm, AsyncLinUcb, FedGlbUcb, GlmConfig, ModelConfig, OnsGlm, ProtocolConfig, ScheduledGlbUcb, Seed,
+    SyncLinUcb, Threshold, UcbGlm, WidthForm,
 };
 use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
+use posse_sim::world::{ArrivalConfig, Form, GlmWorldConfig, LinearConfig, WorldConfig};
 use serde::Serialize;
 
 use super::Effort;
 
-/// A simulation: 1000 agents, 25 arms of 25 features, the authors' world.
+/// A simulation in the authors' world.
 #[derive(Debug, Serialize)]
 pub(crate) struct Simulated {
     pub(crate) name: &'static str,
@@ -25,6 +26,7 @@ pub(crate) struct Simulated {
     pub(crate) ratio: f64,
     pub(crate) regret: f64,
     pub(crate) messages: u64,
+    pub(crate) scalars: u64,
 }
 
 /// Measures the settings for which times of the published code are known.
@@ -38,26 +40,64 @@ pub(crate) fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
     ];
     settings
         .into_iter()
-        .map(|(name, algorithm, published)| measure(name, algorithm, published, effort))
+        .map(|(name, algorithm, published)| {
+            let config = RunConfig {
+                seed: Seed(0),
+                agents: 1000,
+                horizon: if effort == Effort::Quick { 6_000 } else { 30_000 },
+                world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
+                arrival: ArrivalConfig::Uniform,
+                network: NetworkConfig::default(),
+                faults: FaultConfig::default(),
+                algorithm,
+            };
+            measure(name, &config, published, effort)
+        })
+        .collect()
+}
+
+/// 20 agents that take turns, 200 interactions each, 25 arms of 10 features: the size at which the published
+/// code of the generalized linear family was run.
+pub(crate) fn simulated_clicks(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+    let model = || GlmConfig { width_scale: 0.05, feature_bound: 2f64.sqrt(), ..GlmConfig::default() };
+    let urgent = |threshold| {
+        let round_threshold = Threshold(threshold);
+        Algorithm::FedGlbUcb(FedGlbUcb { model: model(), round_threshold, ..Default::default() })
+    };
+    let schedule = || ScheduledGlbUcb { model: model(), round_every: 63, ..Default::default() };
+    let settings = [
+        ("fed-glb-ucb, round threshold 0.12", urgent(0.12), 1293.0),
+        ("fed-glb-ucb, round threshold 3", urgent(3.0), 1293.0),
+        ("fed-glb-ucb-1, every 63", Algorithm::FedGlbUcb1(schedule()), 185.0),
+        ("fed-glb-ucb-2, every 63", Algorithm::FedGlbUcb2(schedule()), 1064.0),
+        ("n-ons-glm", Algorithm::NOnsGlm(OnsGlm { model: model() }), 866.0),
+        ("n-ucb-glm", Algorithm::NUcbGlm(UcbGlm { model: model(), ..Default::default() }), 320.0),
+        ("one-ucb-glm", Algorithm::OneUcbGlm(UcbGlm { model: model(), ..Default::default() }), 759.0),
+    ];
+    settings
+        .into_iter()
+        .map(|(name, algorithm, published)| {
+            let config = RunConfig {
+                seed: Seed(0),
+                agents: 20,
+                horizon: 4_000,
+                world: WorldConfig::Glm(GlmWorldConfig { form: Form::Authors, ..Default::default() }),
+                arrival: ArrivalConfig::RoundRobin,
+                network: NetworkConfig::default(),
+                faults: FaultConfig::default(),
+                algorithm,
+            };
+            measure(name, &config, published, effort)
+        })
         .collect()
 }
 
 fn measure(
     name: &'static str,
-    algorithm: Algorithm,
+    config: &RunConfig,
     published_micros: f64,
     effort: Effort,
 ) -> anyhow::Result<Simulated> {
-    let config = RunConfig {
-        seed: Seed(0),
-        agents: 1000,
-        horizon: if effort == Effort::Quick { 6_000 } else { 30_000 },
-        world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
-        arrival: ArrivalConfig::Uniform,
-        network: NetworkConfig::default(),
-        faults: FaultConfig::default(),
-        algorithm,
-    };
     let mut seconds = f64::INFINITY;
     let mut tally = config.run(&mut ())?;
     for _ in 0..if effort == Effort::Quick { 1 } else { 3 } {
@@ -74,6 +114,7 @@ fn measure(
         ratio: published_micros / micros,
         regret: tally.regret,
         messages: tally.messages(),
+        scalars: tally.up.scalars + tally.down.scalars,
     })
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::{Ending, print, print_json};
-use crate::bench::{Effort, Measurements, interactions, simulated, uploads};
+use crate::bench::{
+    Effort, Measurements, Simulated, interactions, simulated, simulated_clicks, solved, uploads,
+};
 
 /// Measure what an interaction, an upload and a simulation cost on this machine
 #[derive(Debug, clap::Args)]
@@ -26,6 +28,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         interactions: dimensions.map(|d| interactions(d, effort)).collect::<Result<_, _>>()?,
         uploads: agents.map(|n| uploads(n, effort)).collect::<Result<_, _>>()?,
         simulations: simulated(effort)?,
+        clicks: simulated_clicks(effort)?,
+        solvers: solved(effort)?,
     };
     if args.json {
         print_json(&measured)?;
@@ -70,26 +74,49 @@ fn tables(measured: &Measurements) -> String {
         out,
         "\nSimulate 1000 agents, 25 arms of 25 features (published: the authors' Python code, elsewhere)",
     );
-    line(
-        out,
-        "                                          posse    published    ratio   interactions/s   regret   messages",
-    );
-    for row in &measured.simulations {
+    simulations(out, &measured.simulations);
+    line(out, "\nSimulate 20 agents that take turns, 25 arms of 10 features, clicks (published: likewise)");
+    simulations(out, &measured.clicks);
+    line(out, "\nFind the minimum of 20 agents' loss over n clicks, from zero to within 1/n²");
+    line(out, "  features       n  solver           gradients   scalars/agent");
+    for row in &measured.solvers {
+        let solver = serde_json::to_value(row.solver).map_or(String::new(), |name| name.to_string());
         line(
             out,
             &format!(
-                "  {:<36} {:>6.2} us {:>9.0} us {:>7.0}x {:>16.0} {:>8.0} {:>10}",
+                "{:>10} {:>7}  {:<16} {:>9} {:>15}",
+                row.dimension,
+                row.observations,
+                solver.trim_matches('"'),
+                row.gradients,
+                row.scalars
+            ),
+        );
+    }
+    text
+}
+
+fn simulations(out: &mut String, rows: &[Simulated]) {
+    line(
+        out,
+        "                                          posse    published    ratio   interactions/s   regret   messages    scalars",
+    );
+    for row in rows {
+        line(
+            out,
+            &format!(
+                "  {:<36} {:>6.2} us {:>9.0} us {:>7.0}x {:>16.0} {:>8.0} {:>10} {:>10}",
                 row.name,
                 row.micros,
                 row.published_micros,
                 row.ratio,
                 row.interactions_per_second,
                 row.regret,
-                row.messages
+                row.messages,
+                row.scalars
             ),
         );
     }
-    text
 }
 
 fn line(out: &mut String, text: &str) {

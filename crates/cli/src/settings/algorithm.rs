@@ -2,6 +2,9 @@
 
 use super::{Kind, Setting, setting};
 
+/// The links of generalized linear models.
+pub(super) const LINKS: &[&str] = &["identity", "logistic", "poisson", "probit"];
+
 /// Settings of `[[algorithm]]`.
 pub(super) const ALGORITHM: &[Setting] = &[
     setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
@@ -47,6 +50,29 @@ pub(super) const ALGORITHM: &[Setting] = &[
         "0 to inf",
     ),
     setting("round_deadline", Kind::Whole, "how long a round waits for all agents, in microseconds", ""),
+    setting("quorum", Kind::Number, "share of agents that must answer in time", "0 to 1"),
+    setting("round_every", Kind::Whole, "observations of all agents between two rounds (NT/B)", "1 or more"),
+    setting("link", Kind::OneOf(LINKS), "μ: mean reward of xᵀθ", ""),
+    setting("feature_bound", Kind::Number, "X̄: bound on the norm of an arm's features", "above 0"),
+    setting(
+        "solver",
+        Kind::OneOf(&["auto", "restart", "nesterov", "newton", "preconditioned"]),
+        "how θ is found",
+        "",
+    ),
+    setting(
+        "precision",
+        Kind::OneOf(&["inverse-square", "inverse"]),
+        "ε: 1/n² or 1/n above the least loss",
+        "",
+    ),
+    setting("most_evaluations", Kind::Whole, "most gradients asked for in a round", "1 or more"),
+    setting(
+        "refit_growth",
+        Kind::Number,
+        "growth of data after which the estimate is made anew",
+        "0 or more",
+    ),
     setting("cold_start", Kind::Switch, "begin with a model of the agent's own (Algorithm 5)", ""),
     setting("duplicated", Kind::Switch, "use every feature in both blocks", ""),
     setting("iterations", Kind::Whole, "most alternations per observation", "1 or more"),

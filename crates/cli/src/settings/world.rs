@@ -1,5 +1,6 @@
 //! The settings of worlds, arrivals, networks and faults.
 
+use super::algorithm::LINKS;
 use super::{Kind, Setting, setting};
 
 /// The networks that people know.
@@ -24,6 +25,9 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("noise", Kind::Number, "σ: standard deviation of the reward noise", "0 or more"),
     setting("form", Kind::OneOf(&["paper", "authors"]), "how parameters and arms are drawn", ""),
     setting("pool", Kind::Size(1_000_000), "arms in the catalogue of the authors' form", "arms or more"),
+    setting("link", Kind::OneOf(LINKS), "μ: mean reward of xᵀθ", ""),
+    setting("parameter_norm", Kind::Number, "‖θ‖: norm of the true parameters", "0 or more"),
+    setting("most", Kind::Number, "the largest count of the poisson link", "0 or more"),
     setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];

@@ -65,7 +65,7 @@ impl Rounds {
             included: BTreeSet::new(),
             sum: Evidence::clone(&self.evidence),
         });
-        vec![Outgoing::to_everyone(Downlink::Collect { round: self.round })]
+        vec![Outgoing::to_everyone(Downlink::Collect { round: self.round, whole: false })]
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
@@ -169,7 +169,7 @@ impl Coordinator for Rounds {
                 self.add(from, round, &evidence)?;
                 Ok(self.finish_if_complete())
             }
-            Uplink::Evidence(_) => {
+            Uplink::Evidence(_) | Uplink::Gradient(_) => {
                 Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: message.kind() })
             }
         }

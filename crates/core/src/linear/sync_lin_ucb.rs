@@ -101,7 +101,7 @@ impl Agent for SyncAgent {
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
         match message {
-            Downlink::Collect { round } if round > self.round => {
+            Downlink::Collect { round, .. } if round > self.round => {
                 self.round = round;
                 Ok(Some(Uplink::RoundEvidence { round, evidence: self.view.freeze() }))
             }
@@ -133,7 +133,10 @@ impl Agent for SyncAgent {
                 Ok(None)
             }
             Downlink::Collect { .. } => Ok(None),
-            Downlink::Receipt { .. } => {
+            Downlink::Receipt { .. }
+            | Downlink::GradientRequest { .. }
+            | Downlink::Model(_)
+            | Downlink::Abort { .. } => {
                 Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
             }
         }

@@ -198,6 +198,21 @@ impl View {
         Ridge::check(&self.base, self.regularization).expect("a base is factorised before it is accepted")
     }
 
+    /// A new base, with nothing in flight and an empty buffer, or no change. The caller observes again
+    /// what the base does not contain.
+    pub(crate) fn start_over(&mut self, version: Version, base: &Arc<Evidence>) -> Result<(), ProtocolError> {
+        self.replace_base(version, base, InFlight::Arrived)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Takes back what was frozen and not sent for good.
+    pub(crate) fn thaw(&mut self) {
+        self.derived();
+        self.unfreeze();
+        self.derived.take();
+    }
+
     fn unfreeze(&mut self) {
         if let Some(frozen) = self.in_flight.take() {
             self.buffer.add(&frozen);

@@ -10,7 +10,7 @@ use prost::Message;
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
 use crate::ids::{RoundId, Version};
-use crate::message::{Downlink, EvidenceUpload, Snapshot, Uplink};
+use crate::message::{Downlink, EvidenceUpload, Fit, Gradient, Model, Snapshot, Uplink};
 use crate::parcel::{LowRank, Parcel};
 
 mod size;
@@ -63,6 +63,12 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
             round: round.0,
             evidence: Some(parcel_to_wire(evidence)),
         }),
+        Uplink::Gradient(gradient) => v1::uplink::Kind::Gradient(v1::Gradient {
+            round: gradient.round.0,
+            step: gradient.step,
+            gradient: gradient.gradient.clone(),
+            curvature: gradient.curvature.clone().map(|entries| v1::Packed { entries }),
+        }),
     };
     v1::Uplink { kind: Some(kind) }
 }
@@ -80,6 +86,20 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
             round: RoundId(part.round),
             evidence: parcel_from_wire(required(part.evidence)?)?,
         },
+        v1::uplink::Kind::Gradient(gradient) => {
+            let curvature = gradient.curvature.map(|matrix| matrix.entries);
+            let fits =
+                curvature.as_ref().is_none_or(|matrix| matrix.len() == packed(gradient.gradient.len()));
+            if !fits {
+                return Err(DecodeError::invalid("gradient", "the matrix does not fit the vector"));
+            }
+            Uplink::Gradient(Gradient {
+                round: RoundId(gradient.round),
+                step: gradient.step,
+                gradient: gradient.gradient,
+                curvature,
+            })
+        }
     })
 }
 
@@ -95,13 +115,25 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
         Downlink::Receipt { number, version } => {
             v1::downlink::Kind::Receipt(v1::Receipt { number: *number, version: version.map(|v| v.0) })
         }
-        Downlink::Collect { round } => v1::downlink::Kind::Collect(v1::Collect { round: round.0 }),
+        Downlink::Collect { round, whole } => {
+            v1::downlink::Kind::Collect(v1::Collect { round: round.0, whole: *whole })
+        }
         Downlink::Commit { round, included, version, evidence } => v1::downlink::Kind::Commit(v1::Commit {
             round: round.0,
             included: *included,
             version: version.0,
             evidence: Some(evidence_to_wire(evidence)),
         }),
+        Downlink::GradientRequest { round, step, point, curvature } => {
+            v1::downlink::Kind::GradientRequest(v1::GradientRequest {
+                round: round.0,
+                step: *step,
+                point: point.to_vec(),
+                curvature: *curvature,
+            })
+        }
+        Downlink::Model(model) => v1::downlink::Kind::Model(model_to_wire(model)),
+        Downlink::Abort { round } => v1::downlink::Kind::Abort(v1::Abort { round: round.0 }),
     };
     v1::Downlink { kind: Some(kind) }
 }
@@ -118,22 +150,117 @@ pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, Deco
         v1::downlink::Kind::Receipt(receipt) => {
             Downlink::Receipt { number: receipt.number, version: receipt.version.map(Version) }
         }
-        v1::downlink::Kind::Collect(collect) => Downlink::Collect { round: RoundId(collect.round) },
+        v1::downlink::Kind::Collect(collect) => {
+            Downlink::Collect { round: RoundId(collect.round), whole: collect.whole }
+        }
         v1::downlink::Kind::Commit(commit) => Downlink::Commit {
             round: RoundId(commit.round),
             included: commit.included,
             version: Version(commit.version),
             evidence: Arc::new(evidence_from_wire(required(commit.evidence)?)?),
         },
+        v1::downlink::Kind::GradientRequest(request) => Downlink::GradientRequest {
+            round: RoundId(request.round),
+            step: request.step,
+            point: Arc::new(request.point),
+            curvature: request.curvature,
+        },
+        v1::downlink::Kind::Model(model) => Downlink::Model(model_from_wire(model)?),
+        v1::downlink::Kind::Abort(abort) => Downlink::Abort { round: RoundId(abort.round) },
+    })
+}
+
+fn model_to_wire(model: &Model) -> v1::Model {
+    let (moment, fit) = match &model.fit {
+        Fit::Minimised { gap, information, unit_information } => {
+            let (gap, information, unit_information) = (*gap, *information, *unit_information);
+            (Vec::new(), v1::model::Fit::Minimised(v1::Minimised { gap, information, unit_information }))
+        }
+        Fit::Online { curvature, potential, squares } => {
+            let curvature = Some(v1::Packed { entries: curvature.to_vec() });
+            let (potential, squares) = (*potential, *squares);
+            let moment = model.evidence.moment().to_vec();
+            (moment, v1::model::Fit::Online(v1::Online { curvature, potential, squares }))
+        }
+    };
+    let matrix = v1::Packed { entries: model.evidence.gram().to_vec() };
+    v1::Model {
+        authoritative: model.authoritative,
+        version: model.version.0,
+        contains: model.contains,
+        evidence: Some(v1::Evidence {
+            count: model.evidence.count(),
+            moment,
+            matrix: Some(v1::evidence::Matrix::Packed(matrix)),
+            dimension: 0,
+        }),
+        estimate: model.estimate.to_vec(),
+        fit: Some(fit),
+    }
+}
+
+fn model_from_wire(model: v1::Model) -> Result<Model, DecodeError> {
+    let finite = |value: f64| {
+        value.is_finite().then_some(value).ok_or(DecodeError::invalid("model", "not all numbers are finite"))
+    };
+    let d = model.estimate.len();
+    let mut evidence = required(model.evidence)?;
+    evidence.dimension = u32::try_from(d).unwrap_or(u32::MAX);
+    let evidence = evidence_from_wire(evidence)?;
+    if evidence.dimension() != d {
+        return Err(DecodeError::invalid("model", "the estimate does not fit the matrix"));
+    }
+    model.estimate.iter().try_for_each(|&value| finite(value).map(|_| ()))?;
+    let (evidence, fit) = match required(model.fit)? {
+        v1::model::Fit::Minimised(fit) => {
+            let fit = Fit::Minimised {
+                gap: finite(fit.gap)?,
+                information: information(fit.information)?,
+                unit_information: information(fit.unit_information)?,
+            };
+            (evidence.with_predictions_of(&model.estimate), fit)
+        }
+        v1::model::Fit::Online(fit) => {
+            let curvature = required(fit.curvature)?.entries;
+            if curvature.len() != packed(d) {
+                return Err(DecodeError::invalid("model", "the curvature does not fit the estimate"));
+            }
+            curvature.iter().try_for_each(|&value| finite(value).map(|_| ()))?;
+            let (potential, squares) = (finite(fit.potential)?, finite(fit.squares)?);
+            (evidence, Fit::Online { curvature: Arc::new(curvature), potential, squares })
+        }
+    };
+    Ok(Model {
+        authoritative: model.authoritative,
+        version: Version(model.version),
+        contains: model.contains,
+        evidence: Arc::new(evidence),
+        estimate: Arc::new(model.estimate),
+        fit,
     })
 }
 
 pub(crate) fn evidence_to_wire(evidence: &Evidence) -> v1::Evidence {
+    let (moment, dimension) = moment_to_wire(evidence.moment());
     v1::Evidence {
         count: evidence.count(),
-        moment: evidence.moment().to_vec(),
+        moment,
         matrix: Some(v1::evidence::Matrix::Packed(v1::Packed { entries: evidence.gram().to_vec() })),
+        dimension,
     }
+}
+
+/// A moment that is zero throughout is not sent, only its length: parts of rounds without rewards.
+fn moment_to_wire(moment: &[f64]) -> (Vec<f64>, u32) {
+    if is_zero(moment) {
+        (Vec::new(), u32::try_from(moment.len()).unwrap_or(u32::MAX))
+    } else {
+        (moment.to_vec(), 0)
+    }
+}
+
+pub(crate) fn is_zero(moment: &[f64]) -> bool {
+    moment.iter().all(|v| v.to_bits() == 0)
 }
 
 pub(crate) fn evidence_from_wire(evidence: v1::Evidence) -> Result<Evidence, DecodeError> {
@@ -146,23 +273,28 @@ pub(crate) fn evidence_from_wire(evidence: v1::Evidence) -> Result<Evidence, Dec
 fn parcel_to_wire(parcel: &Parcel) -> v1::Evidence {
     match parcel {
         Parcel::Dense(evidence) => evidence_to_wire(evidence),
-        Parcel::LowRank(parcel) => v1::Evidence {
-            count: parcel.count,
-            moment: parcel.moment.clone(),
-            matrix: Some(v1::evidence::Matrix::LowRank(v1::LowRank {
-                pivots: parcel.pivots.clone(),
-                columns: parcel.columns.clone(),
-            })),
-        },
+        Parcel::LowRank(parcel) => {
+            let (moment, dimension) = moment_to_wire(&parcel.moment);
+            v1::Evidence {
+                count: parcel.count,
+                moment,
+                matrix: Some(v1::evidence::Matrix::LowRank(v1::LowRank {
+                    pivots: parcel.pivots.clone(),
+                    columns: parcel.columns.clone(),
+                })),
+                dimension,
+            }
+        }
     }
 }
 
 fn parcel_from_wire(evidence: v1::Evidence) -> Result<Parcel, DecodeError> {
-    let v1::Evidence { count, moment, matrix } = evidence;
-    let d = moment.len();
+    let v1::Evidence { count, mut moment, matrix, dimension } = evidence;
+    let d = if moment.is_empty() { dimension as usize } else { moment.len() };
     if d > MAX_DIMENSION {
         return Err(DecodeError::TooLarge { part: "dimension", got: d as u64, limit: MAX_DIMENSION as u64 });
     }
+    moment.resize(d, 0.0);
     match matrix.ok_or(DecodeError::invalid("evidence", "it has no matrix"))? {
         v1::evidence::Matrix::Packed(matrix) => {
             if matrix.entries.len() != packed(d) {

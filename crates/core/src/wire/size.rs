@@ -2,9 +2,10 @@
 
 use prost::encoding::encoded_len_varint;
 
-use crate::evidence::packed;
-use crate::message::{Downlink, Uplink};
+use crate::evidence::{Evidence, packed};
+use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
+use crate::wire::is_zero;
 
 /// Every field number here is below 16, so its key takes one byte.
 const KEY: usize = 1;
@@ -21,6 +22,10 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
         }
         Uplink::RoundRequest => 0,
         Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
+        Uplink::Gradient(gradient) => {
+            let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
+            integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
+        }
     })
 }
 
@@ -32,34 +37,63 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
                 + integer(snapshot.version.0)
                 + integer(snapshot.contains)
                 + double(snapshot.information)
-                + embedded(dense_len(snapshot.evidence.dimension(), snapshot.evidence.count()))
+                + embedded(dense_len(&snapshot.evidence))
         }
         Downlink::Receipt { number, version } => {
             integer(*number) + version.map_or(0, |version| KEY + encoded_len_varint(version.0))
         }
-        Downlink::Collect { round } => integer(round.0),
+        Downlink::Collect { round, whole } => integer(round.0) + integer(u64::from(*whole)),
         Downlink::Commit { round, included, version, evidence } => {
             integer(round.0)
                 + integer(u64::from(*included))
                 + integer(version.0)
-                + embedded(dense_len(evidence.dimension(), evidence.count()))
+                + embedded(dense_len(evidence))
         }
+        Downlink::GradientRequest { round, step, point, curvature } => {
+            integer(round.0) + integer(*step) + doubles(point.len()) + integer(u64::from(*curvature))
+        }
+        Downlink::Model(model) => model_len(model),
+        Downlink::Abort { round } => integer(round.0),
     })
 }
 
 fn parcel_len(parcel: &Parcel) -> usize {
     match parcel {
-        Parcel::Dense(evidence) => dense_len(evidence.dimension(), evidence.count()),
+        Parcel::Dense(evidence) => dense_len(evidence),
         Parcel::LowRank(parcel) => {
             let pivots = parcel.pivots.iter().map(|&p| encoded_len_varint(u64::from(p))).sum();
             let factor = nonempty(pivots) + doubles(parcel.columns.len());
-            integer(parcel.count) + doubles(parcel.moment.len()) + embedded(factor)
+            integer(parcel.count) + moment_len(&parcel.moment) + embedded(factor)
         }
     }
 }
 
-fn dense_len(dimension: usize, count: u64) -> usize {
-    integer(count) + doubles(dimension) + embedded(doubles(packed(dimension)))
+fn dense_len(evidence: &Evidence) -> usize {
+    let matrix = embedded(doubles(packed(evidence.dimension())));
+    integer(evidence.count()) + moment_len(evidence.moment()) + matrix
+}
+
+fn moment_len(moment: &[f64]) -> usize {
+    if is_zero(moment) { integer(moment.len() as u64) } else { doubles(moment.len()) }
+}
+
+fn model_len(model: &Model) -> usize {
+    let d = model.estimate.len();
+    let (moment, fit) = match &model.fit {
+        Fit::Minimised { gap, information, unit_information } => {
+            (0, double(*gap) + double(*information) + double(*unit_information))
+        }
+        Fit::Online { curvature, potential, squares } => {
+            (doubles(d), embedded(doubles(curvature.len())) + double(*potential) + double(*squares))
+        }
+    };
+    let evidence = integer(model.evidence.count()) + moment + embedded(doubles(packed(d)));
+    integer(u64::from(model.authoritative))
+        + integer(model.version.0)
+        + integer(model.contains)
+        + embedded(evidence)
+        + doubles(d)
+        + embedded(fit)
 }
 
 /// Zero is the default and is left out.

@@ -4,8 +4,11 @@
 pub struct Evidence {
     #[prost(uint64, tag = "1")]
     pub count: u64,
+    /// Left out where it is zero throughout; then `dimension` has its length.
     #[prost(double, repeated, tag = "2")]
     pub moment: ::prost::alloc::vec::Vec<f64>,
+    #[prost(uint32, tag = "5")]
+    pub dimension: u32,
     #[prost(oneof = "evidence::Matrix", tags = "3, 4")]
     pub matrix: ::core::option::Option<evidence::Matrix>,
 }
@@ -36,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -49,6 +52,8 @@ pub mod uplink {
         RoundRequest(super::RoundRequest),
         #[prost(message, tag = "3")]
         RoundEvidence(super::RoundEvidence),
+        #[prost(message, tag = "4")]
+        Gradient(super::Gradient),
     }
 }
 /// What an agent has learned since its last upload.
@@ -81,7 +86,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -96,6 +101,12 @@ pub mod downlink {
         Collect(super::Collect),
         #[prost(message, tag = "4")]
         Commit(super::Commit),
+        #[prost(message, tag = "5")]
+        GradientRequest(super::GradientRequest),
+        #[prost(message, tag = "6")]
+        Model(super::Model),
+        #[prost(message, tag = "7")]
+        Abort(super::Abort),
     }
 }
 /// All the coordinator knows.
@@ -130,6 +141,9 @@ pub struct Receipt {
 pub struct Collect {
     #[prost(uint64, tag = "1")]
     pub round: u64,
+    /// Everything, not only what no earlier round has: somebody's data are gone, and the sum is made anew.
+    #[prost(bool, tag = "2")]
+    pub whole: bool,
 }
 /// A round is over: this is the result.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -143,6 +157,94 @@ pub struct Commit {
     pub version: u64,
     #[prost(message, optional, tag = "4")]
     pub evidence: ::core::option::Option<Evidence>,
+}
+/// The slope of an agent's loss at a point, summed over its observations in a round.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Gradient {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// Which request of the round it answers.
+    #[prost(uint64, tag = "2")]
+    pub step: u64,
+    #[prost(double, repeated, tag = "3")]
+    pub gradient: ::prost::alloc::vec::Vec<f64>,
+    /// The second derivative, if it was asked for.
+    #[prost(message, optional, tag = "4")]
+    pub curvature: ::core::option::Option<Packed>,
+}
+/// What is the slope of your loss here?
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GradientRequest {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    #[prost(uint64, tag = "2")]
+    pub step: u64,
+    #[prost(double, repeated, tag = "3")]
+    pub point: ::prost::alloc::vec::Vec<f64>,
+    /// The second derivative as well.
+    #[prost(bool, tag = "4")]
+    pub curvature: bool,
+}
+/// The model that all evidence gives: absolute, so that it replaces what an agent had.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Model {
+    /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
+    #[prost(bool, tag = "1")]
+    pub authoritative: bool,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// How many observations of the receiving agent are in it, the oldest ones of its life.
+    #[prost(uint64, tag = "3")]
+    pub contains: u64,
+    /// Without `online`, the moment is the matrix times the estimate and is left out.
+    #[prost(message, optional, tag = "4")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(double, repeated, tag = "5")]
+    pub estimate: ::prost::alloc::vec::Vec<f64>,
+    #[prost(oneof = "model::Fit", tags = "6, 7")]
+    pub fit: ::core::option::Option<model::Fit>,
+}
+/// Nested message and enum types in `Model`.
+pub mod model {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Fit {
+        #[prost(message, tag = "6")]
+        Minimised(super::Minimised),
+        #[prost(message, tag = "7")]
+        Online(super::Online),
+    }
+}
+/// The estimate minimises the loss over all observations.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Minimised {
+    /// By how much the mean loss may exceed its minimum.
+    #[prost(double, tag = "1")]
+    pub gap: f64,
+    /// ln det(I + Σxxᵀ/r) for the regulariser r of the federation's models.
+    #[prost(double, tag = "2")]
+    pub information: f64,
+    /// ln det(I + Σxxᵀ).
+    #[prost(double, tag = "3")]
+    pub unit_information: f64,
+}
+/// The estimate took one step a round.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Online {
+    /// The sum of the outer products of the steps' gradients.
+    #[prost(message, optional, tag = "1")]
+    pub curvature: ::core::option::Option<Packed>,
+    /// What the steps' regret may have added up to.
+    #[prost(double, tag = "2")]
+    pub potential: f64,
+    /// The sum of squared predictions.
+    #[prost(double, tag = "3")]
+    pub squares: f64,
+}
+/// A round ends without a result: everybody keeps its part.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Abort {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
 }
 /// From an agent to the coordinator. Without a message it acknowledges, or says hello.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -384,4 +486,127 @@ pub struct HubState {
     /// The coordinator's own state.
     #[prost(bytes = "vec", tag = "3")]
     pub machine: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GlmAgentState {
+    #[prost(message, optional, tag = "1")]
+    pub view: ::core::option::Option<ViewState>,
+    /// Own observations that are kept, row after row, and their rewards.
+    #[prost(double, repeated, tag = "2")]
+    pub features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "3")]
+    pub rewards: ::prost::alloc::vec::Vec<f64>,
+    /// How many own observations the base contains.
+    #[prost(uint64, tag = "4")]
+    pub contained: u64,
+    /// The newest round answered, and how many observations were frozen for it, if it has not ended.
+    #[prost(uint64, tag = "5")]
+    pub round: u64,
+    #[prost(uint64, optional, tag = "6")]
+    pub frozen: ::core::option::Option<u64>,
+    #[prost(bool, tag = "7")]
+    pub requested: bool,
+    /// The iterate, its squared predictions, and what bounds its regret.
+    #[prost(double, repeated, tag = "8")]
+    pub iterate: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "9")]
+    pub squares: f64,
+    #[prost(double, tag = "10")]
+    pub potential: f64,
+    #[prost(double, tag = "11")]
+    pub shift: f64,
+    /// The model that chooses between rounds (fed-glb-ucb-1), or the curvature (fed-glb-ucb-3, ucb-glm).
+    #[prost(message, optional, tag = "12")]
+    pub model: ::core::option::Option<RidgeState>,
+    #[prost(double, tag = "13")]
+    pub width: f64,
+    /// fed-glb-ucb-3: gradients since the last round, and what came with it.
+    #[prost(message, optional, tag = "14")]
+    pub bent: ::core::option::Option<Evidence>,
+    #[prost(message, optional, tag = "15")]
+    pub curvature: ::core::option::Option<Packed>,
+    #[prost(double, repeated, tag = "16")]
+    pub anchor: ::prost::alloc::vec::Vec<f64>,
+    /// one-ucb-glm and n-ucb-glm: observations at the last refit.
+    #[prost(uint64, tag = "17")]
+    pub refitted: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MinimiserState {
+    #[prost(uint32, tag = "1")]
+    pub method: u32,
+    #[prost(double, repeated, tag = "2")]
+    pub point: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "3")]
+    pub previous: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "4")]
+    pub momentum: f64,
+    #[prost(uint64, tag = "5")]
+    pub evaluations: u64,
+    #[prost(double, repeated, tag = "6")]
+    pub best: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "7")]
+    pub best_gap: f64,
+    #[prost(double, tag = "8")]
+    pub last_gap: f64,
+    #[prost(uint32, tag = "9")]
+    pub halvings: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GlmPart {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GlmCoordinatorState {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(message, optional, tag = "3")]
+    pub model: ::core::option::Option<RidgeState>,
+    /// Who has joined, with how many of its observations are in the evidence.
+    #[prost(message, repeated, tag = "4")]
+    pub agents: ::prost::alloc::vec::Vec<GlmPart>,
+    #[prost(bool, tag = "5")]
+    pub orphaned: bool,
+    #[prost(double, repeated, tag = "6")]
+    pub estimate: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "7")]
+    pub gap: f64,
+    #[prost(double, tag = "8")]
+    pub unit_information: f64,
+    #[prost(uint64, tag = "9")]
+    pub round: u64,
+    #[prost(uint64, tag = "10")]
+    pub now: u64,
+    /// The open round, if any.
+    #[prost(bool, tag = "11")]
+    pub open: bool,
+    #[prost(uint64, tag = "12")]
+    pub opened: u64,
+    #[prost(bool, tag = "13")]
+    pub whole: bool,
+    #[prost(uint64, repeated, tag = "14")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "15")]
+    pub parts: ::prost::alloc::vec::Vec<GlmPart>,
+    #[prost(message, optional, tag = "16")]
+    pub sum: ::core::option::Option<Evidence>,
+    /// While it minimises.
+    #[prost(message, optional, tag = "17")]
+    pub minimiser: ::core::option::Option<MinimiserState>,
+    #[prost(double, repeated, tag = "18")]
+    pub gradient: ::prost::alloc::vec::Vec<f64>,
+    #[prost(message, optional, tag = "19")]
+    pub curvature: ::core::option::Option<Packed>,
+    /// fed-glb-ucb-3.
+    #[prost(message, optional, tag = "20")]
+    pub online_curvature: ::core::option::Option<Packed>,
+    #[prost(double, tag = "21")]
+    pub potential: f64,
+    #[prost(double, tag = "22")]
+    pub squares: f64,
 }

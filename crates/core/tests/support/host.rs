@@ -35,7 +35,18 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     let own =
         Override { agent: AgentId(1), upload_threshold: Some(Threshold(1.0)), download_threshold: None };
+    let model = |link| GlmConfig { link, ..Default::default() };
+    let glb = |link, solver| {
+        let update = SolverConfig { solver, ..Default::default() };
+        Algorithm::FedGlbUcb(FedGlbUcb { model: model(link), update, ..Default::default() })
+    };
+    let patient = RoundConfig { join: pull, round_deadline: Some(5), ..Default::default() };
     let variants = [
+        (glb(Link::Identity, Solver::Newton), flat),
+        (glb(Link::Poisson, Solver::Restart), flat),
+        (glb(Link::Probit, Solver::Nesterov), flat),
+        (glb(Link::Logistic, Solver::Preconditioned), flat),
+        (Algorithm::FedGlbUcb1(ScheduledGlbUcb { rounds: patient, ..Default::default() }), flat),
         (Algorithm::AsyncLinUcbAm(am()), split),
         (Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: true, ..am() }), flat),
         (Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { cold_start: false, extra_noise: 1.0, ..am() }), split),
@@ -78,6 +89,15 @@ impl Case {
 
     pub(crate) fn coordinator(&self) -> Box<dyn Coordinator> {
         self.algorithm.coordinator(self.shape).expect("settings in range")
+    }
+
+    /// The nearest reward that the algorithm takes.
+    pub(crate) fn possible(&self, reward: f64) -> f64 {
+        match self.algorithm.link() {
+            Some(Link::Logistic | Link::Probit) => reward.clamp(0.0, 1.0),
+            Some(Link::Poisson) => reward.max(0.0),
+            Some(Link::Identity) | None => reward,
+        }
     }
 
     /// The dimension of what the agents share.
@@ -160,6 +180,7 @@ impl Host {
         let x = arms.row(choice.arm);
         let reward =
             x.iter().enumerate().map(|(i, x)| x / (i + 1) as f64).sum::<f64>() + 0.1 * stream.normal();
+        let reward = self.case.possible(reward);
         self.learn(agent, x, reward).expect("a good observation");
     }
 

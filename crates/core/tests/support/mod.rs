@@ -7,9 +7,10 @@ pub(crate) mod link;
 use std::sync::Arc;
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
+use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
-    AgentId, Downlink, Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, RoundId, Seed, Snapshot, Tick,
-    Uplink, Version,
+    AgentId, Downlink, Epoch, Evidence, EvidenceUpload, Fit, Gradient, Incarnation, Model, Parcel, RoundId,
+    Seed, Snapshot, Tick, Uplink, Version, packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -48,7 +49,39 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         Just(Uplink::RoundRequest),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),
+        (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, gradient, curved)| {
+            let curvature = curved.then(|| vec![0.5; packed(gradient.len())]);
+            Uplink::Gradient(Gradient { round: RoundId(round), step, gradient, curvature })
+        }),
     ]
+}
+
+fn vectors() -> impl Strategy<Value = Vec<f64>> {
+    proptest::collection::vec(-9.0..9.0f64, 1..7)
+}
+
+fn models() -> impl Strategy<Value = Downlink> {
+    let fits = (any::<bool>(), informations(), informations(), informations());
+    (any::<bool>(), integers(), integers(), evidences(), fits).prop_map(
+        |(authoritative, version, contains, evidence, (online, a, b, c))| {
+            let d = evidence.dimension();
+            let fit = if online {
+                Fit::Online { curvature: Arc::new(vec![a; packed(d)]), potential: b, squares: c }
+            } else {
+                Fit::Minimised { gap: a, information: b, unit_information: c }
+            };
+            let model = Model {
+                authoritative,
+                version: Version(version),
+                contains,
+                evidence: Arc::new(evidence),
+                estimate: Arc::new((0..d).map(|i| i as f64 / 4.0 - 1.0).collect()),
+                fit,
+            };
+            // The moment of a minimised model is what its estimate predicts: let decoding fill it in.
+            decode_downlink(&encode_downlink(&Downlink::Model(model))).expect("a good model")
+        },
+    )
 }
 
 pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
@@ -61,7 +94,13 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
         }),
         (integers(), option::of(integers()))
             .prop_map(|(number, version)| Downlink::Receipt { number, version: version.map(Version) }),
-        integers().prop_map(|round| Downlink::Collect { round: RoundId(round) }),
+        (integers(), any::<bool>())
+            .prop_map(|(round, whole)| Downlink::Collect { round: RoundId(round), whole }),
+        integers().prop_map(|round| Downlink::Abort { round: RoundId(round) }),
+        (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, point, curvature)| {
+            Downlink::GradientRequest { round: RoundId(round), step, point: Arc::new(point), curvature }
+        }),
+        models(),
         (integers(), any::<bool>(), integers(), evidences()).prop_map(
             |(round, included, version, evidence)| {
                 Downlink::Commit { round: RoundId(round), included, version: Version(version), evidence }

@@ -10,6 +10,10 @@ use crate::observer::{Event, Stage};
 pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
     match algorithm {
         Algorithm::SyncLinUcb(_) => Box::new(Rounds::default()),
+        Algorithm::FedGlbUcb(_) | Algorithm::FedGlbUcb1(_) | Algorithm::FedGlbUcb2(_) => {
+            Box::new(Records { forgets: false, ..Records::default() })
+        }
+        Algorithm::FedGlbUcb3(_) => Box::new(Records { forgets: true, ..Records::default() }),
         _ => Box::new(Uploads::default()),
     }
 }
@@ -178,6 +182,48 @@ impl Invariant for Rounds {
             if held > self.learned || held + self.taken < self.learned {
                 let Self { learned, taken, .. } = self;
                 return Err(format!("{held} observations are held, {learned} made, {taken} taken at most"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For rounds of agents that keep their observations: once all is quiet, everything an agent learned in
+/// this life is in the shared model or with it, and nothing is counted for anybody who did not learn it.
+#[derive(Default)]
+struct Records {
+    /// Agents forget what the coordinator has, so that a truncated log takes it.
+    forgets: bool,
+    learned: BTreeMap<(AgentId, Incarnation), u64>,
+    lost_history: bool,
+}
+
+impl Invariant for Records {
+    fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
+        match event {
+            Event::Learned { agent, .. } => {
+                *self.learned.entry((*agent, stage.incarnation(*agent))).or_default() += 1;
+            }
+            Event::Restarted { lost, .. } if *lost > 0 => self.lost_history = true,
+            _ => {}
+        }
+        let shared = stage.coordinator().inspect().evidence.count();
+        let all: u64 = self.learned.values().sum();
+        if shared > all {
+            return Err(format!("{shared} observations are shared, {all} were made"));
+        }
+        let Event::Quiet = event else { return Ok(()) };
+        for agent in stage.agents() {
+            let Some(machine) = stage.agent(agent) else { continue };
+            let learned = self.learned.get(&(agent, stage.incarnation(agent))).copied().unwrap_or(0);
+            let contained = stage.coordinator().agent(agent).map_or(0, |standing| standing.uploads);
+            let held = contained + unsent(&machine.inspect());
+            let excused = self.forgets && self.lost_history && held < learned;
+            if held != learned && !excused {
+                return Err(format!(
+                    "{agent} learned {learned} observations: {contained} are shared, {} wait",
+                    held - contained
+                ));
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ impl Invariants {
         let list: Vec<Box<dyn Invariant>> = vec![
             conservation::of(algorithm),
             Box::new(views::Views::of(algorithm)),
-            Box::new(monotone::Monotone::default()),
+            Box::new(monotone::Monotone::of(algorithm)),
             Box::new(liveness::Liveness),
         ];
         Self { list, events: 0, violation: None }

@@ -1,17 +1,29 @@
 //! The coordinator only ever learns: its version and its information never decrease, and no agent is ahead
 //! of it (INV-3).
 
-use posse_core::Version;
+use posse_core::{Algorithm, Version};
 
 use super::Invariant;
 use crate::observer::{Event, Stage};
 
 #[derive(Default)]
 pub(super) struct Monotone {
+    /// Rounds of minimisation let go of the observations of agents that are gone, and know less then.
+    may_let_go: bool,
     version: Version,
     information: f64,
     /// History was lost: agents that have not heard of it may be ahead.
     lost: bool,
+}
+
+impl Monotone {
+    pub(super) fn of(algorithm: &Algorithm) -> Self {
+        let may_let_go = matches!(
+            algorithm,
+            Algorithm::FedGlbUcb(_) | Algorithm::FedGlbUcb1(_) | Algorithm::FedGlbUcb2(_)
+        );
+        Self { may_let_go, ..Self::default() }
+    }
 }
 
 impl Invariant for Monotone {
@@ -27,7 +39,8 @@ impl Invariant for Monotone {
             }
         }
         let slack = 1e-9 * self.information.max(1.0);
-        if now.version < self.version || now.information < self.information - slack {
+        let knows_less = now.information < self.information - slack && !self.may_let_go;
+        if now.version < self.version || knows_less {
             return Err(format!("the coordinator went back from version {}", self.version.0));
         }
         (self.version, self.information) = (now.version, now.information);

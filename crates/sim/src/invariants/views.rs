@@ -12,7 +12,7 @@ pub(super) struct Views {
 
 impl Views {
     pub(super) fn of(algorithm: &Algorithm) -> Self {
-        Self { base_only: matches!(algorithm, Algorithm::FedLinUcb(_)) }
+        Self { base_only: matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)) }
     }
 
     fn check_view(&self, view: &AgentView<'_>) -> Result<(), String> {

@@ -11,6 +11,7 @@ mod catalogue;
 mod drift;
 mod form;
 mod gamma;
+mod glm;
 mod heterogeneous;
 mod linear;
 mod noise;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use arrival::{ArrivalConfig, Arrivals};
 pub use drift::Drift;
 pub use form::Form;
+pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
@@ -171,6 +173,8 @@ pub enum WorldConfig {
     Linear(LinearConfig),
     /// Rewards linear in the features, with shared and local parameters.
     Heterogeneous(HeterogeneousConfig),
+    /// Rewards that are clicks or counts: a link function of what is linear in the features.
+    Glm(GlmWorldConfig),
 }
 
 impl WorldConfig {
@@ -182,6 +186,7 @@ impl WorldConfig {
         match self {
             Self::Linear(config) => config.build(seed),
             Self::Heterogeneous(config) => config.build(seed),
+            Self::Glm(config) => config.build(seed),
         }
     }
 
@@ -199,6 +204,7 @@ impl WorldConfig {
                 "linear rewards, some parameters shared and some of each agent's own",
                 Self::Heterogeneous(Default::default()),
             ),
+            ("glm", "clicks, counts or numbers: a link of linear scores", Self::Glm(Default::default())),
         ]
     }
 }
@@ -212,6 +218,8 @@ impl Default for WorldConfig {
 #[cfg(test)]
 mod tests {
     use serde::de::value::{Error, MapDeserializer};
+
+    use posse_core::Link;
 
     use super::*;
 
@@ -240,6 +248,12 @@ mod tests {
             WorldConfig::Heterogeneous(mixed(Form::Paper)),
             WorldConfig::Heterogeneous(mixed(Form::Authors)),
             WorldConfig::Heterogeneous(HeterogeneousConfig { noise_shape, drift, ..mixed(Form::Paper) }),
+            WorldConfig::Glm(GlmWorldConfig::default()),
+            WorldConfig::Glm(GlmWorldConfig {
+                form: Form::Authors,
+                link: Link::Poisson,
+                ..Default::default()
+            }),
         ]
     }
 

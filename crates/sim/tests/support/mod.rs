@@ -8,7 +8,7 @@ use posse_core::{
     Uplink,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{ArrivalConfig, GlmWorldConfig, LinearConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
 /// What happened, as far as oracles compare it.
@@ -64,6 +64,16 @@ pub(crate) fn small(seed: u64, agents: u64, horizon: u64, algorithm: Algorithm) 
 /// A linear world of `dimension` features and `arms` arms an offer.
 pub(crate) fn linear(dimension: usize, arms: usize) -> WorldConfig {
     WorldConfig::Linear(LinearConfig { dimension, arms, ..LinearConfig::default() })
+}
+
+/// A world whose rewards the algorithm takes: `otherwise`, unless it has a link.
+pub(crate) fn world_for(algorithm: &Algorithm, otherwise: WorldConfig) -> WorldConfig {
+    match algorithm.link() {
+        Some(link) => {
+            WorldConfig::Glm(GlmWorldConfig { link, dimension: 5, arms: 10, ..GlmWorldConfig::default() })
+        }
+        None => otherwise,
+    }
 }
 
 /// Runs to the end and remembers everything.

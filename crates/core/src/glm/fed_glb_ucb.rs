@@ -1,0 +1,414 @@
+//! FedGLB-UCB, FedGLB-UCB₁ and FedGLB-UCB₂: settings, and the agent they share.
+//!
+//! Rounds find the minimiser of everybody's loss. Between rounds an agent learns on by itself with online
+//! Newton steps, except in FedGLB-UCB₁, which waits. The coordinator is in [`rounds`](super::rounds).
+
+use std::sync::Arc;
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+
+use super::config::{Constants, GlmConfig, RoundConfig, SolverConfig};
+use super::ons::Ons;
+use super::projection::norm;
+use super::record::Record;
+use super::rounds::Rounds;
+use crate::agent::{Agent, AgentView, Choice};
+use crate::algorithm::Federation;
+use crate::arms::Arms;
+use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::evidence::{Evidence, check_observation, multiply};
+use crate::ids::{AgentId, UserId};
+use crate::linear::rule::{check_arms, upper_confidence};
+use crate::linear::view::View;
+use crate::message::{Downlink, Fit, Model, Uplink};
+use crate::parcel::Parcel;
+use crate::ridge::Ridge;
+use crate::trigger::Threshold;
+use crate::wire::{self, v1};
+
+/// Settings of `fed-glb-ucb`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FedGlbUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: GlmConfig,
+    /// D ≥ 0: an agent asks for a round when its observations since the last one, times the information
+    /// they brought, reach this. 0 asks after every observation, ∞ never. Default 1.
+    pub round_threshold: Threshold,
+    /// How rounds run.
+    #[serde(flatten)]
+    pub rounds: RoundConfig,
+    /// How the global update is found.
+    #[serde(flatten)]
+    pub update: SolverConfig,
+}
+
+/// Settings of `fed-glb-ucb-1` and `fed-glb-ucb-2`, whose rounds follow a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScheduledGlbUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: GlmConfig,
+    /// How many observations of all agents together lie between two rounds (NT/B for B rounds). Agents
+    /// count their own and take all to be equally busy. Default 30.
+    pub round_every: u64,
+    /// How rounds run.
+    #[serde(flatten)]
+    pub rounds: RoundConfig,
+    /// How the global update is found.
+    #[serde(flatten)]
+    pub update: SolverConfig,
+}
+
+impl Default for FedGlbUcb {
+    fn default() -> Self {
+        Self {
+            model: GlmConfig::default(),
+            round_threshold: Threshold(1.0),
+            rounds: RoundConfig::default(),
+            update: SolverConfig::default(),
+        }
+    }
+}
+
+impl Default for ScheduledGlbUcb {
+    fn default() -> Self {
+        Self {
+            model: GlmConfig::default(),
+            round_every: 30,
+            rounds: RoundConfig::default(),
+            update: SolverConfig::default(),
+        }
+    }
+}
+
+impl FedGlbUcb {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.rounds.check()?;
+        self.update.check()?;
+        self.round_threshold.check_not_negative("round_threshold")
+    }
+
+    pub(crate) fn agent(&self, dimension: usize, federation: &Federation) -> FedGlbAgent {
+        let when = When::Urgent(self.round_threshold.0);
+        FedGlbAgent::new("fed-glb-ucb", &self.model, when, true, dimension, federation)
+    }
+
+    pub(crate) fn coordinator(&self, dimension: usize) -> Rounds {
+        Rounds::minimising("fed-glb-ucb", &self.model, &self.rounds, &self.update, dimension)
+    }
+}
+
+impl ScheduledGlbUcb {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.rounds.check()?;
+        self.update.check()?;
+        check_schedule(self.round_every)
+    }
+
+    /// An agent that learns between rounds (FedGLB-UCB₂) or does not (₁).
+    pub(crate) fn agent(
+        &self,
+        name: &'static str,
+        learns_alone: bool,
+        id: AgentId,
+        dimension: usize,
+        federation: &Federation,
+    ) -> FedGlbAgent {
+        let when = When::Scheduled(Schedule::new(self.round_every, id, federation));
+        FedGlbAgent::new(name, &self.model, when, learns_alone, dimension, federation)
+    }
+
+    pub(crate) fn coordinator(&self, name: &'static str, dimension: usize) -> Rounds {
+        Rounds::minimising(name, &self.model, &self.rounds, &self.update, dimension)
+    }
+}
+
+pub(crate) fn check_schedule(round_every: u64) -> Result<(), ConfigError> {
+    if round_every == 0 {
+        return Err(ConfigError::new("round_every", 0, "it must be at least 1"));
+    }
+    Ok(())
+}
+
+/// When an agent asks for a round.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    /// When observations times information reach this.
+    Urgent(f64),
+    Scheduled(Schedule),
+}
+
+/// Rounds after fixed numbers of observations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    every: u64,
+    agents: u64,
+    place: u64,
+}
+
+impl Schedule {
+    pub(crate) fn new(every: u64, id: AgentId, federation: &Federation) -> Self {
+        let agents = federation.agents.max(1);
+        Self { every, agents, place: id.0 % agents }
+    }
+
+    /// Whether the round after `done` others is due for an agent that has made `own` observations: if all
+    /// took turns, everybody together would have made (own − 1)·N + place + 1.
+    pub(crate) fn is_due(self, own: u64, done: u64) -> bool {
+        let all = u128::from(own.saturating_sub(1)) * u128::from(self.agents) + u128::from(self.place) + 1;
+        own > 0 && all >= (u128::from(done) + 1) * u128::from(self.every)
+    }
+}
+
+/// An agent that shares in rounds of minimisation.
+#[derive(Clone, Debug)]
+pub(crate) struct FedGlbAgent {
+    name: &'static str,
+    constants: Constants,
+    /// δ/N: each agent's share of the failure probability.
+    delta: f64,
+    when: When,
+    /// Shared evidence and own observations, with the predictions of the iterate for rewards.
+    view: View,
+    record: Record,
+    local: Local,
+}
+
+/// What an agent does between rounds.
+#[derive(Clone, Debug)]
+enum Local {
+    /// It learns by online Newton steps.
+    Online(Ons),
+    /// It chooses with the model of the last round.
+    Frozen { model: Ridge, width: f64 },
+}
+
+impl FedGlbAgent {
+    fn new(
+        name: &'static str,
+        config: &GlmConfig,
+        when: When,
+        learns_alone: bool,
+        dimension: usize,
+        federation: &Federation,
+    ) -> Self {
+        let constants = config.constants();
+        let model = Ridge::new(dimension, constants.ridge());
+        let local = if learns_alone {
+            Local::Online(Ons::new(dimension, 0.5 * constants.lambda * constants.radius * constants.radius))
+        } else {
+            let width = constants.practical(constants.batch_radius(0, 0.0, 0.0));
+            Local::Frozen { model: model.clone(), width }
+        };
+        Self {
+            name,
+            constants,
+            delta: constants.confidence / federation.agents.max(1) as f64,
+            when,
+            view: View::new(model),
+            record: Record::new(dimension),
+            local,
+        }
+    }
+
+    /// Takes in own observations from number `first` on, again.
+    fn replay(&mut self, first: usize) {
+        let mut x = vec![0.0; self.view.dimension()];
+        for index in first..self.record.history.len() {
+            let y = self.record.history.read(index, &mut x);
+            self.observe(&x, y);
+        }
+    }
+
+    fn observe(&mut self, x: &[f64], y: f64) {
+        match &mut self.local {
+            Local::Online(ons) => ons.step(&self.constants, &mut self.view, x, y),
+            Local::Frozen { .. } => self.view.observe(x, 0.0),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        match self.when {
+            When::Urgent(threshold) => {
+                self.view.buffer().count() as f64 * self.view.fresh_information() >= threshold
+            }
+            When::Scheduled(schedule) => {
+                schedule.is_due(self.record.history.len() as u64, self.view.version().0)
+            }
+        }
+    }
+
+    /// Takes over the coordinator's model and plays what it does not contain on top of it.
+    fn adopt(&mut self, model: &Model) -> Result<(), ProtocolError> {
+        let Fit::Minimised { gap, information, unit_information } = model.fit else {
+            return Err(ProtocolError::Model("it was not minimised"));
+        };
+        let (expected, got) = (self.view.dimension(), model.estimate.len());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        let own = self.record.history.len() as u64;
+        if model.contains > own {
+            return Err(ProtocolError::Sequence { expected: own, got: model.contains });
+        }
+        let sound = gap >= 0.0 && information >= 0.0 && unit_information >= 0.0;
+        if !sound || !model.estimate.iter().all(|v| v.is_finite()) {
+            return Err(ProtocolError::Model("not all numbers are finite"));
+        }
+        let count = model.evidence.count();
+        let radius = self.constants.batch_radius(count, gap, information);
+        match &mut self.local {
+            Local::Online(ons) => {
+                self.view.start_over(model.version, &model.evidence)?;
+                let length = norm(&model.estimate);
+                ons.iterate = model.estimate.to_vec();
+                ons.squares = super::projection::dot(&model.estimate, model.evidence.moment());
+                ons.potential = 0.5 * self.constants.smallest * radius * radius;
+                ons.shift = self.constants.batch_shift(count, gap, unit_information, length);
+            }
+            Local::Frozen { model: chooses, width } => {
+                let base = anchored(&model.evidence, self.constants.ridge(), &model.estimate);
+                self.view.start_over(model.version, &base)?;
+                chooses.refresh_to(&base).expect("the view has just accepted it");
+                *width = self.constants.practical(radius);
+            }
+        }
+        self.record.contained = model.contains;
+        self.record.settle();
+        if model.authoritative {
+            self.record.round = crate::ids::RoundId(0);
+        }
+        self.replay(usize::try_from(model.contains).expect("no more than are stored"));
+        Ok(())
+    }
+}
+
+/// Evidence whose ridge estimate is exactly `theta`.
+fn anchored(evidence: &Evidence, ridge: f64, theta: &[f64]) -> Arc<Evidence> {
+    let mut anchored = evidence.clone();
+    anchored.set_moment(&multiply(evidence.gram(), ridge, theta));
+    Arc::new(anchored)
+}
+
+impl Agent for FedGlbAgent {
+    fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
+        check_arms(self.view.dimension(), arms)?;
+        match &self.local {
+            Local::Online(ons) => {
+                let width = ons.width(&self.constants, &self.view, self.delta);
+                upper_confidence(self.view.model(), width, arms)
+            }
+            Local::Frozen { model, width } => upper_confidence(model, *width, arms),
+        }
+    }
+
+    fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
+        check_observation(self.view.dimension(), arm, reward)?;
+        self.constants.link.check_reward(reward)?;
+        self.record.history.push(arm, reward);
+        self.observe(arm, reward);
+        if self.record.requested || self.record.frozen.is_some() || !self.is_due() {
+            return Ok(None);
+        }
+        self.record.requested = true;
+        Ok(Some(Uplink::RoundRequest))
+    }
+
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        match message {
+            Downlink::Collect { round, whole } => {
+                if round <= self.record.round {
+                    return Ok(None);
+                }
+                self.record.freeze(round);
+                let fresh = self.view.freeze().without_moment();
+                let evidence = match whole {
+                    true => Parcel::wrap(&self.record.whole(self.view.dimension())),
+                    false => fresh,
+                };
+                Ok(Some(Uplink::RoundEvidence { round, evidence }))
+            }
+            Downlink::GradientRequest { round, step, point, curvature } => {
+                let (expected, got) = (self.view.dimension(), point.len());
+                if expected != got {
+                    return Err(ProtocolError::Dimension { expected, got });
+                }
+                let link = self.constants.link;
+                Ok(self.record.gradient(link, round, step, &point, curvature).map(Uplink::Gradient))
+            }
+            Downlink::Model(model) => {
+                if model.authoritative || model.version > self.view.version() {
+                    self.adopt(&model)?;
+                }
+                Ok(None)
+            }
+            Downlink::Abort { round } => {
+                if round >= self.record.round {
+                    self.record.settle();
+                    self.view.thaw();
+                }
+                Ok(None)
+            }
+            Downlink::Snapshot(_) | Downlink::Receipt { .. } | Downlink::Commit { .. } => {
+                Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
+            }
+        }
+    }
+
+    fn inspect(&self) -> AgentView<'_> {
+        let view = self.view.inspect();
+        match &self.local {
+            Local::Online(_) => view,
+            Local::Frozen { model, .. } => AgentView { model, ..view },
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let mut state = v1::GlmAgentState { view: Some(self.view.save()), ..self.record.save() };
+        match &self.local {
+            Local::Online(ons) => {
+                state.iterate.clone_from(&ons.iterate);
+                (state.squares, state.potential, state.shift) = (ons.squares, ons.potential, ons.shift);
+            }
+            Local::Frozen { model, width } => {
+                (state.model, state.width) = (Some(model.save()), *width);
+            }
+        }
+        state.encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::GlmAgentState = wire::decode(state)?;
+        let dimension = self.view.dimension();
+        let record = Record::restored(&state, dimension)?;
+        let local = match &self.local {
+            Local::Online(_) => {
+                let numbers = [state.squares, state.potential, state.shift];
+                let finite = state.iterate.iter().chain(&numbers).all(|v| v.is_finite());
+                if state.iterate.len() != dimension || !finite {
+                    return Err(DecodeError::invalid("iterate", "it does not fit this federation"));
+                }
+                let (squares, potential, shift) = (state.squares, state.potential, state.shift);
+                Local::Online(Ons { iterate: state.iterate, squares, potential, shift })
+            }
+            Local::Frozen { model, .. } => {
+                let mut model = model.clone();
+                model.restore(&state.model.unwrap_or_default())?;
+                Local::Frozen { model, width: state.width }
+            }
+        };
+        self.view = self.view.restored(state.view.unwrap_or_default())?;
+        (self.record, self.local) = (record, local);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "fed_glb_ucb_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! Oracles of the generalized linear family: O12, O13, and what sharing is worth.
+
+mod support;
+
+use posse_core::{
+    AgentId, Algorithm, Downlink, FedGlbUcb, GlmConfig, Link, ModelConfig, OnsGlm, Precision,
+    ScheduledGlbUcb, Solver, SolverConfig, SyncLinUcb, Threshold, UcbGlm,
+};
+use posse_sim::RunConfig;
+use posse_sim::world::{ArrivalConfig, GlmWorldConfig, Offer, WorldConfig};
+
+use support::dense::{add_outer, add_vector, regularized, solve, zeros};
+use support::{Entry, choices, run, small};
+
+fn world(link: Link) -> WorldConfig {
+    WorldConfig::Glm(GlmWorldConfig { link, dimension: 4, arms: 8, ..GlmWorldConfig::default() })
+}
+
+fn turns(seed: u64, agents: u64, horizon: u64, algorithm: Algorithm, link: Link) -> RunConfig {
+    let arrival = ArrivalConfig::RoundRobin;
+    RunConfig { world: world(link), arrival, ..small(seed, agents, horizon, algorithm) }
+}
+
+/// With the identity link and a ball out of reach, the minimiser is the ridge estimate of everything.
+#[test]
+fn o12_with_the_identity_link_a_round_finds_the_ridge_estimate() {
+    for solver in [Solver::Auto, Solver::Restart, Solver::Newton, Solver::Preconditioned, Solver::Nesterov] {
+        let model = GlmConfig { link: Link::Identity, norm_bound: 50.0, ..GlmConfig::default() };
+        let lambda = model.regularization;
+        let update = SolverConfig { solver, precision: Precision::InverseSquare, most_evaluations: 100_000 };
+        let algorithm = Algorithm::FedGlbUcb(FedGlbUcb { model, update, ..FedGlbUcb::default() });
+        let config = turns(3, 4, 600, algorithm, Link::Identity);
+        let mut world = config.world.build(4, config.seed).unwrap();
+        let (mut gram, mut moment, mut chosen) = (zeros(4), vec![0.0; 4], vec![0.0; 4]);
+        let (mut rounds, mut count) = (0, 0.0_f64);
+        for entry in &run(&config).0.0 {
+            match entry {
+                Entry::Chose { step, agent, arm } => {
+                    let mut offer = Offer { agent: AgentId(*agent), ..Offer::new() };
+                    world.offer(*step, &mut offer);
+                    chosen = offer.arms.row(*arm).to_vec();
+                }
+                Entry::Learned { reward, .. } => {
+                    add_outer(&mut gram, &chosen);
+                    add_vector(&mut moment, *reward, &chosen);
+                    count += 1.0;
+                }
+                Entry::Down { message: Downlink::Model(found), .. } => {
+                    let ridge = solve(&regularized(&gram, lambda), &moment);
+                    rounds += 1;
+                    // F is λ/n-strongly convex at least, and 1/n² above its minimum at most.
+                    let off = (2.0 / (lambda * count)).sqrt();
+                    for (a, b) in found.estimate.iter().zip(&ridge) {
+                        assert!((a - b).abs() <= off, "{solver:?}: {a} is not {b}");
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(rounds > 20, "only {rounds} models");
+    }
+}
+
+#[test]
+fn o13_without_rounds_an_agent_steps_as_if_alone() {
+    for link in Link::all() {
+        let model = GlmConfig { link, fixed_width: Some(0.4), ..GlmConfig::default() };
+        // The same matrices: λ/c_μ in one is λ in the other.
+        let slope = link.smallest_slope(1.0);
+        let regularization = model.regularization / slope;
+        let alone = OnsGlm { model: GlmConfig { regularization, ..model.clone() } };
+        let federated = FedGlbUcb { model, round_threshold: Threshold::NEVER, ..FedGlbUcb::default() };
+        for (seed, agents) in [(1, 1), (2, 3)] {
+            let one = turns(seed, agents, 800, Algorithm::FedGlbUcb(federated.clone()), link);
+            let other = turns(seed, agents, 800, Algorithm::NOnsGlm(alone.clone()), link);
+            assert_eq!(choices(&one), choices(&other), "{link:?}");
+            assert_eq!(run(&one).1.messages(), 0);
+        }
+    }
+}
+
+#[test]
+fn o13_a_round_after_every_observation_is_a_threshold_of_zero() {
+    let scheduled = ScheduledGlbUcb { round_every: 1, ..ScheduledGlbUcb::default() };
+    let urgent = FedGlbUcb { round_threshold: Threshold(0.0), ..FedGlbUcb::default() };
+    let one = turns(5, 1, 300, Algorithm::FedGlbUcb2(scheduled), Link::Logistic);
+    let other = turns(5, 1, 300, Algorithm::FedGlbUcb(urgent), Link::Logistic);
+    let (one, other) = (run(&one), run(&other));
+    assert_eq!(one.0, other.0);
+    assert_eq!(one.1.rounds, 300);
+}
+
+#[test]
+fn scheduled_rounds_come_when_everybody_together_has_seen_enough() {
+    for every in [1, 7, 40, 100] {
+        let scheduled = ScheduledGlbUcb { round_every: every, ..ScheduledGlbUcb::default() };
+        for algorithm in [Algorithm::FedGlbUcb1(scheduled.clone()), Algorithm::FedGlbUcb2(scheduled)] {
+            let tally = run(&turns(1, 5, 400, algorithm, Link::Logistic)).1;
+            assert_eq!(tally.rounds, 400 / every);
+        }
+    }
+}
+
+/// Regret over a few seeds.
+fn regret(algorithm: &Algorithm, link: Link) -> f64 {
+    (0..4).map(|seed| run(&turns(seed, 10, 4000, algorithm.clone(), link)).1.regret).sum::<f64>() / 4.0
+}
+
+#[test]
+fn sharing_lies_between_one_learner_and_many() {
+    for link in [Link::Logistic, Link::Probit, Link::Poisson] {
+        let model = GlmConfig { link, width_scale: 0.05, ..GlmConfig::default() };
+        let glm = UcbGlm { model: model.clone(), ..UcbGlm::default() };
+        let central = regret(&Algorithm::OneUcbGlm(glm.clone()), link);
+        let isolated = regret(&Algorithm::NUcbGlm(glm), link);
+        let stepping = regret(&Algorithm::NOnsGlm(OnsGlm { model: model.clone() }), link);
+        let scheduled = ScheduledGlbUcb { model: model.clone(), round_every: 100, ..Default::default() };
+        let federated = [
+            Algorithm::FedGlbUcb(FedGlbUcb { model, ..FedGlbUcb::default() }),
+            Algorithm::FedGlbUcb1(scheduled.clone()),
+            Algorithm::FedGlbUcb2(scheduled),
+        ];
+        for algorithm in federated {
+            let shared = regret(&algorithm, link);
+            assert!(shared < 0.7 * isolated.min(stepping), "{link:?} {}: {shared}", algorithm.name());
+            assert!(shared < 4.0 * central, "{link:?} {}: {shared} for {central}", algorithm.name());
+        }
+    }
+}
+
+#[test]
+fn the_linear_baseline_runs_on_clicks() {
+    let model = ModelConfig { fixed_width: Some(0.3), ..ModelConfig::default() };
+    let baseline = Algorithm::SyncLinUcb(SyncLinUcb { model, ..SyncLinUcb::default() });
+    let alone = Algorithm::NOnsGlm(OnsGlm::default());
+    assert!(regret(&baseline, Link::Logistic) < regret(&alone, Link::Logistic));
+}
+
+/// A round costs what the papers' formula says: N[2p + 2dJ + d + 5] scalars for J gradients.
+#[test]
+fn a_round_costs_what_the_formula_says() {
+    let (agents, d) = (6, 4);
+    let scheduled = ScheduledGlbUcb { round_every: 60, ..ScheduledGlbUcb::default() };
+    let (log, tally) = run(&turns(2, agents, 360, Algorithm::FedGlbUcb2(scheduled), Link::Logistic));
+    let gradients = log
+        .0
+        .iter()
+        .filter(|entry| matches!(entry, Entry::Down { message: Downlink::GradientRequest { .. }, .. }))
+        .count() as u64;
+    let packed = d * (d + 1) / 2;
+    let rounds = tally.rounds;
+    assert_eq!(rounds, 6);
+    // Every part holds ten observations of four features: none travels as a factor.
+    let expected = rounds * agents * (2 * packed + d + 5) + 2 * d * gradients;
+    assert_eq!(tally.up.scalars + tally.down.scalars, expected);
+}
