@@ -115,17 +115,13 @@ impl Metrics {
         self.0.uploads.get_or_create(&of(federation)).inc_by(count);
     }
 
-    pub(crate) fn up(&self, federation: &str, bytes: u64) {
-        let label = Direction { federation: federation.into(), direction: "up" };
-        self.0.bytes.get_or_create(&label).inc_by(bytes);
-    }
-
-    pub(crate) fn down(&self, federation: &str, bytes: u64, has_message: bool) {
-        let label = Direction { federation: federation.into(), direction: "down" };
-        self.0.bytes.get_or_create(&label).inc_by(bytes);
-        if has_message {
-            self.0.downloads.get_or_create(&of(federation)).inc();
+    /// Bytes up and down, and messages down.
+    pub(crate) fn sent(&self, federation: &str, (up, down): (u64, u64), downloads: u64) {
+        for (direction, bytes) in [("up", up), ("down", down)] {
+            let label = Direction { federation: federation.into(), direction };
+            self.0.bytes.get_or_create(&label).inc_by(bytes);
         }
+        self.0.downloads.get_or_create(&of(federation)).inc_by(downloads);
     }
 
     pub(crate) fn refused(&self, federation: &str, reason: Reason) {

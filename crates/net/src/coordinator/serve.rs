@@ -339,6 +339,8 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         .http2_keepalive_interval(Some(patience))
         .http2_keepalive_timeout(Some(patience))
         .max_concurrent_streams(10_000)
+        // Room for a hundred uploads of 25 features on one connection while a batch is being synced.
+        .initial_connection_window_size(Some(1 << 18))
         .http2_max_header_list_size(8 << 10);
     if let Some(tls) = tls {
         server = server.tls_config(tls)?;

@@ -149,11 +149,11 @@ impl FederationConfig {
         Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }
     }
 
-    /// Bytes of the longest frame that can be right: a whole matrix, a vector, and what is around them.
+    /// Bytes of the longest frame that can be right: a whole matrix, a few vectors, and what is around them.
     #[must_use]
     pub const fn longest_frame(&self) -> u64 {
         let d = self.dimension;
-        8 * (d * (d + 1) / 2 + d) + 4096
+        8 * (d * (d + 1) / 2 + 4 * d) + 4096
     }
 
     /// A hub at the beginning of its history.

@@ -48,6 +48,7 @@ struct Owner {
     last_tick: Tick,
     up: Cost,
     down: Cost,
+    downloads: u64,
 }
 
 struct State {
@@ -97,6 +98,7 @@ pub(super) fn spawn(
         last_tick: Tick(0),
         up: Cost::default(),
         down: Cost::default(),
+        downloads: 0,
     };
     // A log that cannot be used now is the operator's business; later, it is ours to try again.
     owner.bring_back()?;
@@ -296,7 +298,6 @@ impl Owner {
         }
         let cost = frame.cost();
         let step = state.hub.receive(agent, frame, now)?;
-        self.metrics.up(&self.config.name, cost.bytes);
         self.up.add(cost);
         if step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..))) {
             self.refused.remove(&agent);
@@ -427,11 +428,13 @@ impl Owner {
 
     fn deliver(&mut self, agent: AgentId, frame: DownFrame) {
         let cost = frame.cost();
-        let has_message = frame.message.is_some();
-        self.down.add(cost);
+        let has_message = u64::from(frame.message.is_some());
         if let Some((_, sink)) = self.links.get(&agent) {
             match sink.try_send(Ok(Box::new(frame))) {
-                Ok(()) => self.metrics.down(&self.config.name, cost.bytes, has_message),
+                Ok(()) => {
+                    self.down.add(cost);
+                    self.downloads += has_message;
+                }
                 // A slow link is a lossy link: the session says it again.
                 Err(mpsc::error::TrySendError::Full(_)) => {}
                 Err(mpsc::error::TrySendError::Closed(_)) => drop(self.links.remove(&agent)),
@@ -442,7 +445,8 @@ impl Owner {
             }
             if mail.len() < MAILBOX {
                 mail.push_back(frame);
-                self.metrics.down(&self.config.name, cost.bytes, has_message);
+                self.down.add(cost);
+                self.downloads += has_message;
             }
         }
     }
@@ -516,6 +520,9 @@ impl Owner {
         self.quarantined.retain(|_, until| *until > Instant::now());
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         standing.connected = self.links.len();
+        // Counted here, once a batch, and not at each frame.
+        let sent = (self.up.bytes - standing.up.bytes, self.down.bytes - standing.down.bytes);
+        self.metrics.sent(&self.config.name, sent, std::mem::take(&mut self.downloads));
         (standing.up, standing.down) = (self.up, self.down);
         if standing.quarantined.len() != self.quarantined.len() {
             standing.quarantined = self.quarantined.keys().copied().collect();

@@ -58,9 +58,11 @@ impl FileLog {
         let contents = read_with(directory, strict)?;
         let (marked, epoch) = contents.mark.unwrap_or((0, 0));
         let next = contents.first + contents.entries.len() as u64;
+        // A log without its mark is one that was put back from a copy: agents may know more than it does.
+        let unmarked = u64::from(strict && contents.mark.is_none() && next > 0);
         let mut replay = Replay {
             state: contents.state.map(|(_, state)| state),
-            lost_entries: marked.saturating_sub(next),
+            lost_entries: marked.saturating_sub(next).max(unmarked),
             torn_bytes: contents.damage.as_ref().map_or(0, |damage| damage.bytes),
             epoch,
             entries: Vec::new(),

@@ -98,6 +98,15 @@ fn entries_that_were_durable_and_are_gone_are_noticed() {
 }
 
 #[test]
+fn a_log_without_its_mark_counts_as_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    written(directory.path());
+    fs::remove_file(directory.path().join("mark")).unwrap();
+    let replay = FileLog::open(directory.path()).unwrap().replay().unwrap();
+    assert_eq!((replay.entries.len(), replay.lost_entries), (100, 1));
+}
+
+#[test]
 fn saved_states_replace_what_came_before_and_an_unreadable_one_is_passed_over() {
     let directory = tempfile::tempdir().unwrap();
     let mut log = FileLog::with_segments_of(directory.path(), 500).unwrap();

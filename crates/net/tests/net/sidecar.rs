@@ -62,11 +62,10 @@ async fn choices_and_rewards_travel_over_http() {
 }
 
 /// An agent that nobody carries messages for, with a clock of ours.
-async fn by_hand(running: &posse_net::coordinator::Running, config_: AgentConfig) -> (Agent, Arc<AtomicU64>) {
+async fn by_hand(config: AgentConfig) -> (Agent, Arc<AtomicU64>) {
     let time = Arc::new(AtomicU64::new(1));
     let clock = Arc::clone(&time);
-    let config = AgentConfig { carriage: Carriage::ByHand, ..config_ };
-    let _ = running;
+    let config = AgentConfig { carriage: Carriage::ByHand, ..config };
     (Agent::start(config, Clock::new(move || Tick(clock.load(Ordering::SeqCst)))).await.unwrap(), time)
 }
 
@@ -91,7 +90,7 @@ async fn choices_expire_to_the_default_reward_or_to_nothing() {
             default_reward,
             ..config(running.address, 1)
         };
-        let (agent, time) = by_hand(&running, settings).await;
+        let (agent, time) = by_hand(settings).await;
         let old = agent.choose(UserId(0), &arms()).unwrap();
         time.store(900_000, Ordering::SeqCst);
         let young = agent.choose(UserId(0), &arms()).unwrap();
@@ -110,17 +109,17 @@ async fn choices_wait_for_their_rewards_through_a_crash() {
     let (data, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let running = coordinator(data.path(), talkative()).await;
     let settings = AgentConfig { state: Some(state.path().into()), ..config(running.address, 1) };
-    let (agent, _) = by_hand(&running, settings.clone()).await;
+    let (agent, _) = by_hand(settings.clone()).await;
     let chosen = agent.choose(UserId(5), &arms()).unwrap();
     agent.abort().await;
-    let (agent, _) = by_hand(&running, settings.clone()).await;
+    let (agent, _) = by_hand(settings.clone()).await;
     agent.reward(chosen.id, 1.0).unwrap();
     assert_eq!(counts(&agent), 1);
     let next = agent.choose(UserId(5), &arms()).unwrap();
     assert!(next.id > chosen.id, "numbers are not used twice");
     agent.close().await.unwrap();
     // An orderly end saves the same.
-    let (agent, _) = by_hand(&running, settings).await;
+    let (agent, _) = by_hand(settings).await;
     assert_eq!(agent.reward(chosen.id, 1.0), Err(RewardError::Unknown(chosen.id)));
     agent.reward(next.id, 1.0).unwrap();
     assert_eq!("1-2".parse::<ChoiceId>(), Ok(next.id));
@@ -131,7 +130,7 @@ async fn too_many_open_choices_make_the_oldest_expire() {
     let data = tempfile::tempdir().unwrap();
     let running = coordinator(data.path(), talkative()).await;
     let settings = AgentConfig { most_pending: 2, ..config(running.address, 1) };
-    let (agent, _) = by_hand(&running, settings).await;
+    let (agent, _) = by_hand(settings).await;
     let chosen: Vec<_> = (0..3).map(|_| agent.choose(UserId(0), &arms()).unwrap()).collect();
     assert_eq!(agent.status().pending, 2);
     assert!(agent.reward(chosen[0].id, 1.0).is_err());
