@@ -82,7 +82,7 @@ fn evidence(log: &Log, row: usize) -> Evidence {
 }
 
 /// The numbers were computed from the same files by a program in another language that shares no code with this
-/// one: each estimator as obp defines it (inverse propensities, self-normalised, direct method, doubly robust,
+/// one: each estimator as obp's source defines it (inverse propensities, self-normalised, direct method, doubly robust,
 /// switch at weight 2, optimistic shrinkage with 5, and the effective sample size), summed exactly and rounded once.
 /// The last is half of the 95 % interval of the first, from the sample standard deviation.
 #[test]

@@ -24,7 +24,7 @@ pub struct KnownSet {
     pub address: &'static str,
     /// The files that are read.
     pub files: &'static [KnownFile],
-    /// What is in it, as published.
+    /// What is in it, as its publisher says. Where we have seen no copy, that is all we know.
     pub counts: &'static [(&'static str, u64)],
 }
 
