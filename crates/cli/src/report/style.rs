@@ -36,7 +36,9 @@ pub(super) struct Style {
 impl Style {
     /// The look of a series that stands alone: everything differs from the next one.
     pub(super) const fn of(index: usize) -> Self {
-        Self { colour: index % COLOURS.len(), dash: index % DASHES.len(), marker: index % MARKERS.len() }
+        // When the colours are through, the next time has other markers and dashes.
+        let shifted = index + index / COLOURS.len();
+        Self { colour: index % COLOURS.len(), dash: shifted % DASHES.len(), marker: shifted % MARKERS.len() }
     }
 
     /// The look of the member of a family: a colour for all, the rest its own.
@@ -44,7 +46,7 @@ impl Style {
         Self {
             colour: family % COLOURS.len(),
             dash: member % DASHES.len(),
-            marker: (family + member) % MARKERS.len(),
+            marker: (family + family / COLOURS.len() + member) % MARKERS.len(),
         }
     }
 }
@@ -68,4 +70,18 @@ pub(super) fn shapes(ink: &str, grid: &str, paper: &str) -> String {
          stroke-width:1.3}}.box{{fill:currentColor;fill-opacity:.28;stroke:currentColor;stroke-width:1.2}}\
          .bar{{fill:currentColor;stroke:{paper};stroke-width:1}}.tag{{stroke:{paper};stroke-width:3;paint-order:stroke}}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_dozens_of_series_differ_in_colour_or_marker() {
+        let looks: Vec<(usize, usize)> =
+            (0..49).map(Style::of).map(|style| (style.colour, style.marker)).collect();
+        for (place, look) in looks.iter().enumerate() {
+            assert!(!looks[..place].contains(look), "{place}");
+        }
+    }
 }
