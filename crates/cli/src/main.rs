@@ -30,8 +30,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench as bench_command, compare, demo as demo_command, load, log, merge, reproduce,
-    run, serve, token, worlds,
+    Ending, agent, algorithms, bench as bench_command, compare, demo as demo_command, load, log, merge,
+    reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 

@@ -50,7 +50,9 @@ impl<U: Message + Default> Decoder for FrameDecoder<U> {
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
         let message = U::decode(source);
-        message.map(Some).map_err(|error| Status::invalid_argument(format!("not a posse.v1 message: {error}")))
+        message
+            .map(Some)
+            .map_err(|error| Status::invalid_argument(format!("not a posse.v1 message: {error}")))
     }
 
     fn buffer_settings(&self) -> BufferSettings {

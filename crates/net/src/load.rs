@@ -103,7 +103,15 @@ pub async fn upload(
     };
     let acknowledged = latencies.len() as u64;
     let per_second = acknowledged as f64 / seconds;
-    Ok(Uploaded { agents, connections, seconds, acknowledged, per_second, p50: quantile(0.5), p99: quantile(0.99) })
+    Ok(Uploaded {
+        agents,
+        connections,
+        seconds,
+        acknowledged,
+        per_second,
+        p50: quantile(0.5),
+        p99: quantile(0.99),
+    })
 }
 
 /// Connects `agents` agents, each over a connection of its own, that say hello and nothing else.
@@ -117,7 +125,12 @@ pub async fn idle(url: &str, agents: usize) -> Result<Idle, Status> {
 
 async fn connect(url: &str) -> Result<Channel, Status> {
     let unusable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    Endpoint::from_shared(url.to_owned()).map_err(unusable)?.tcp_nodelay(true).connect().await.map_err(unusable)
+    Endpoint::from_shared(url.to_owned())
+        .map_err(unusable)?
+        .tcp_nodelay(true)
+        .connect()
+        .await
+        .map_err(unusable)
 }
 
 async fn link(channel: Channel, agent: u64) -> Result<Link, Status> {
@@ -143,7 +156,11 @@ async fn link(channel: Channel, agent: u64) -> Result<Link, Status> {
 }
 
 /// Milliseconds that each upload took.
-async fn keep_uploading(mut link: Link, evidence: Evidence, stop: Arc<AtomicBool>) -> Result<Vec<f64>, Status> {
+async fn keep_uploading(
+    mut link: Link,
+    evidence: Evidence,
+    stop: Arc<AtomicBool>,
+) -> Result<Vec<f64>, Status> {
     let upload = EvidenceUpload {
         number: 0,
         based_on: Version(0),
@@ -165,7 +182,9 @@ async fn keep_uploading(mut link: Link, evidence: Evidence, stop: Arc<AtomicBool
             break;
         }
         frame.sequence = number;
-        if let Some(v1::uplink::Kind::Evidence(upload)) = frame.message.as_mut().and_then(|own| own.kind.as_mut()) {
+        if let Some(v1::uplink::Kind::Evidence(upload)) =
+            frame.message.as_mut().and_then(|own| own.kind.as_mut())
+        {
             upload.number = number;
         }
         let sent = Instant::now();

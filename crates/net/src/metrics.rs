@@ -77,7 +77,11 @@ impl Default for Metrics {
             registry: Registry::default(),
         };
         registry.register("agents_connected", "Agents with a link", counters.connected.clone());
-        registry.register("agents_quarantined", "Agents whose messages are not taken", counters.quarantined.clone());
+        registry.register(
+            "agents_quarantined",
+            "Agents whose messages are not taken",
+            counters.quarantined.clone(),
+        );
         registry.register("uploads", "Messages from agents that were kept", counters.uploads.clone());
         registry.register("downloads", "Messages sent to agents", counters.downloads.clone());
         registry.register("frame_bytes", "Bytes of frames", counters.bytes.clone());

@@ -99,13 +99,24 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
         None => std::env::var("POSSE_TOKEN").ok(),
     };
     if !args.insecure && !args.listen.ip().is_loopback() {
-        bail!("--listen {} is beyond loopback and HTTP is not encrypted: add --insecure if that is meant", args.listen);
+        bail!(
+            "--listen {} is beyond loopback and HTTP is not encrypted: add --insecure if that is meant",
+            args.listen
+        );
     }
-    if !args.insecure && token.is_some() && !args.coordinator.starts_with("https:") && !is_local(&args.coordinator) {
-        bail!("{} would send the token unencrypted: use https, or add --insecure if that is meant", args.coordinator);
+    if !args.insecure
+        && token.is_some()
+        && !args.coordinator.starts_with("https:")
+        && !is_local(&args.coordinator)
+    {
+        bail!(
+            "{} would send the token unencrypted: use https, or add --insecure if that is meant",
+            args.coordinator
+        );
     }
     let seconds = |name: &str, value: f64| {
-        Duration::try_from_secs_f64(value).with_context(|| format!("--{name} {value} is not a time in seconds"))
+        Duration::try_from_secs_f64(value)
+            .with_context(|| format!("--{name} {value} is not a time in seconds"))
     };
     let identity = match (&args.certificate, &args.key) {
         (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),

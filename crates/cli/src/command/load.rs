@@ -117,9 +117,15 @@ fn table(measured: &Measured) -> String {
     let mut text = String::new();
     let Measured { uploads, .. } = measured;
     if cfg!(debug_assertions) {
-        text.push_str("This is a debug build: its numbers say little. Use `cargo run --release -- load`.\n\n");
+        text.push_str(
+            "This is a debug build: its numbers say little. Use `cargo run --release -- load`.\n\n",
+        );
     }
-    let _ = writeln!(text, "A write and a sync of one upload on this disk      {:>10.2} ms", measured.sync_millis);
+    let _ = writeln!(
+        text,
+        "A write and a sync of one upload on this disk      {:>10.2} ms",
+        measured.sync_millis
+    );
     let _ = writeln!(
         text,
         "Durable uploads, {DIMENSION} features, {} agents          {:>10.0} a second\n  acknowledged after {:.1} ms (half), {:.1} ms (99 %)",
@@ -131,10 +137,26 @@ fn table(measured: &Measured) -> String {
         measured.idle_agents,
         measured.bytes_per_idle_agent / 1000.0
     );
-    let _ = writeln!(text, "Choices among {ARMS} arms with rewards, the machine     {:>10.0} a second", measured.core_per_second);
-    let _ = writeln!(text, "  the same through the library                    {:>10.0} a second", measured.library_per_second);
-    let _ = writeln!(text, "  the same with a state on the disk               {:>10.0} a second", measured.durable_per_second);
-    let _ = writeln!(text, "  the same over HTTP, one connection              {:>10.0} a second", measured.sidecar_per_second);
+    let _ = writeln!(
+        text,
+        "Choices among {ARMS} arms with rewards, the machine     {:>10.0} a second",
+        measured.core_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same through the library                    {:>10.0} a second",
+        measured.library_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same with a state on the disk               {:>10.0} a second",
+        measured.durable_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same over HTTP, one connection              {:>10.0} a second",
+        measured.sidecar_per_second
+    );
     text
 }
 
@@ -189,7 +211,8 @@ impl Process {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
+        let kilobytes =
+            line.and_then(|line| line.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
         Ok(1024.0 * kilobytes.context("the system does not say how much memory a process has")?)
     }
 }
@@ -250,7 +273,14 @@ async fn over_http(url: &str, data: &Path) -> anyhow::Result<f64> {
     const MANY: usize = 2_000;
     let state = data.join("sidecar");
     let sidecar = Process::start(&[
-        "agent", "--agent", "1000001", "--coordinator", url, "--state", &state.to_string_lossy(), "--listen",
+        "agent",
+        "--agent",
+        "1000001",
+        "--coordinator",
+        url,
+        "--state",
+        &state.to_string_lossy(),
+        "--listen",
         "127.0.0.1:0",
     ])?;
     let address = sidecar.url.split("//").nth(1).context("no address")?;

@@ -112,8 +112,11 @@ fn inspect(contents: &Contents, shown: usize) -> anyhow::Result<Value> {
     }
     let mut document = verify(contents);
     document["kinds"] = json!(kinds);
-    document["segments"] =
-        contents.segments.iter().map(|own| json!(own.path.file_name().map(|n| n.to_string_lossy()))).collect();
+    document["segments"] = contents
+        .segments
+        .iter()
+        .map(|own| json!(own.path.file_name().map(|n| n.to_string_lossy())))
+        .collect();
     document["last"] = json!(last);
     Ok(document)
 }
@@ -125,7 +128,10 @@ fn describe(entry: &LogEntry) -> (&'static str, String) {
         LogEvent::Left(agent) => ("left", format!("{agent} left")),
         LogEvent::Accepted(agent, frame) => {
             let message = frame.message.as_ref().map_or("nothing", |message| message.kind());
-            ("accepted", format!("{agent} sent {message}, frame {} of life {}", frame.sequence, frame.incarnation.0))
+            (
+                "accepted",
+                format!("{agent} sent {message}, frame {} of life {}", frame.sequence, frame.incarnation.0),
+            )
         }
         LogEvent::Ticked => ("ticked", "time passed".into()),
         LogEvent::EpochBegan(epoch) => ("epoch began", format!("epoch {} began", epoch.0)),
@@ -140,7 +146,8 @@ fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::R
     let Contents { first, mut entries, state, .. } = contents;
     if let Some(until) = until {
         let kept = until.checked_sub(first);
-        let kept = kept.with_context(|| format!("entries before {first} are gone: --until must be at least {first}"))?;
+        let kept = kept
+            .with_context(|| format!("entries before {first} are gone: --until must be at least {first}"))?;
         entries.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
     }
     let next = first + entries.len() as u64;

@@ -64,7 +64,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
                 federation.iter().find(|name| config.federations.iter().all(|own| own.name != **name))
             {
                 let names: Vec<&str> = config.federations.iter().map(|own| own.name.as_str()).collect();
-                bail!("{} has no federation \"{unknown}\": it has {}", args.config.display(), names.join(", "));
+                bail!(
+                    "{} has no federation \"{unknown}\": it has {}",
+                    args.config.display(),
+                    names.join(", ")
+                );
             }
             let (text, info) = tokens.create(AgentId(*agent), federation.clone())?;
             show(args, &text, &info.id)?;

@@ -124,10 +124,7 @@ struct Scene<'d> {
 }
 
 /// Plays the demonstration, a line of the table at a time.
-pub(crate) async fn play(
-    demo: &Demo,
-    say: impl Fn(&str) -> anyhow::Result<()>,
-) -> anyhow::Result<Story> {
+pub(crate) async fn play(demo: &Demo, say: impl Fn(&str) -> anyhow::Result<()>) -> anyhow::Result<Story> {
     let data = demo.data();
     if data.exists() {
         std::fs::remove_dir_all(&data).with_context(|| format!("cannot empty {}", data.display()))?;
@@ -321,7 +318,8 @@ impl Story {
             self.up.messages + self.down.messages,
             (self.up.bytes + self.down.bytes) / 1000
         );
-        let verdict = if self.conserved() { "nothing was lost or counted twice" } else { "SOMETHING IS WRONG" };
+        let verdict =
+            if self.conserved() { "nothing was lost or counted twice" } else { "SOMETHING IS WRONG" };
         let _ = writeln!(
             text,
             "Of {made} observations the coordinator has {} and agents keep {}: {verdict}.",

@@ -16,7 +16,9 @@ fn python() -> Result<String, String> {
     if check.is_ok_and(|output| output.status.success()) {
         return Ok(python);
     }
-    Err(format!("{python} has no grpcio-tools: `pip install grpcio-tools`, or name a Python that has in PYTHON"))
+    Err(format!(
+        "{python} has no grpcio-tools: `pip install grpcio-tools`, or name a Python that has in PYTHON"
+    ))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
-    AgentId, Algorithm, AsyncLinUcb, Downlink, Evidence, JoinPolicy, Placement, Seed, Threshold, Tick, Uplink, UserId,
+    AgentId, Algorithm, AsyncLinUcb, Downlink, Evidence, JoinPolicy, Placement, Seed, Threshold, Tick,
+    Uplink, UserId,
 };
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -119,7 +120,8 @@ impl Stagehand<'_> {
             }
             // What this set off reaches the others before anybody speaks again.
             for other in self.running.federations[0].waiting().await {
-                if !self.turns.contains(&other) && !speakers.contains(&other)
+                if !self.turns.contains(&other)
+                    && !speakers.contains(&other)
                     && self.agents[&other].exchange().await.unwrap()
                 {
                     speakers.insert(other);
@@ -225,7 +227,11 @@ async fn every_algorithm_says_and_learns_the_same_in_the_simulator_and_over_grpc
         assert_eq!(simulated.up, networked.up, "{name}");
         assert_eq!(simulated.down, networked.down, "{name}");
         assert!(simulated.agents == networked.agents, "{name}: the agents differ");
-        assert_eq!((simulated.version, simulated.evidence), (networked.version, networked.evidence), "{name}");
+        assert_eq!(
+            (simulated.version, simulated.evidence),
+            (networked.version, networked.evidence),
+            "{name}"
+        );
         spoke += usize::from(!networked.up.is_empty());
     }
     assert!(spoke >= 6, "only {spoke} algorithms said anything");

@@ -88,7 +88,11 @@ impl AgentConfig {
         }
         if self.first_pause.is_zero() || self.longest_pause < self.first_pause {
             let value = format!("{:?}", self.first_pause);
-            return Err(ConfigError::new("first_pause", value, "it must be above 0 and at most longest_pause"));
+            return Err(ConfigError::new(
+                "first_pause",
+                value,
+                "it must be above 0 and at most longest_pause",
+            ));
         }
         Ok(())
     }

@@ -162,7 +162,8 @@ impl Life {
             life.replay(entry, clock.now()).map_err(|error| foreign(&error))?;
         }
         life.outbox.clear();
-        life.status = AgentStatus { life: life.status.life, pending: life.pending.len(), ..Default::default() };
+        life.status =
+            AgentStatus { life: life.status.life, pending: life.pending.len(), ..Default::default() };
         life.journal = Some(journal);
         Ok(Some(life))
     }

@@ -71,7 +71,11 @@ impl Carrier {
             }
             (None, Some(agent)) => ("posse-agent", value("agent", &agent.to_string())?),
             (None, None) => {
-                return Err(wrong("token", "missing", "an agent needs a token, or a number where none is asked for"));
+                return Err(wrong(
+                    "token",
+                    "missing",
+                    "an agent needs a token, or a number where none is asked for",
+                ));
             }
         };
         Ok(Self { endpoint, client: None, federation, credential, greeted: false })
@@ -133,8 +137,9 @@ fn is_final(status: &Status) -> bool {
 }
 
 fn rules(reply: &JoinReply) -> Result<Rules, AgentError> {
-    let algorithm = serde_json::from_str(&reply.algorithm)
-        .map_err(|error| AgentError::Foreign(format!("the coordinator's algorithm is not known here: {error}")))?;
+    let algorithm = serde_json::from_str(&reply.algorithm).map_err(|error| {
+        AgentError::Foreign(format!("the coordinator's algorithm is not known here: {error}"))
+    })?;
     Ok(Rules {
         agent: AgentId(reply.agent),
         algorithm,
@@ -188,7 +193,8 @@ pub(super) async fn drive(shared: Arc<Shared>) {
             if std::mem::take(&mut life.status.connected) {
                 attempt = 0;
             }
-            let why = ended.err().map_or_else(|| "the link ended".to_owned(), |status| status.message().into());
+            let why =
+                ended.err().map_or_else(|| "the link ended".to_owned(), |status| status.message().into());
             let wait = pause(&shared.config, attempt);
             debug!(why, attempt, ?wait, agent = life.id().0, "the link is cut");
             life.status.trouble = Some(why);
@@ -228,7 +234,10 @@ async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
         return Err(Status::failed_precondition(why));
     }
     if outlived {
-        warn!(agent = rules.agent.0, "the coordinator knows more of this life than its state: a new life begins");
+        warn!(
+            agent = rules.agent.0,
+            "the coordinator knows more of this life than its state: a new life begins"
+        );
         let begun = life.begin_again(&shared.config, Incarnation(reply.incarnation));
         begun.map_err(|error| Status::internal(error.to_string()))?;
     }

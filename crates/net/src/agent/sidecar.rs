@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use axum::Router;
 use posse_core::{Arms, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -84,10 +84,7 @@ fn refuse(status: StatusCode, why: &impl ToString) -> Response {
     (status, Json(json!({ "error": why.to_string() }))).into_response()
 }
 
-async fn choose(
-    State(agent): State<Agent>,
-    request: Result<Json<ChooseRequest>, JsonRejection>,
-) -> Response {
+async fn choose(State(agent): State<Agent>, request: Result<Json<ChooseRequest>, JsonRejection>) -> Response {
     let Json(request) = match request {
         Ok(request) => request,
         Err(error) => return refuse(error.status(), &error.body_text()),
@@ -106,10 +103,7 @@ async fn choose(
     }
 }
 
-async fn reward(
-    State(agent): State<Agent>,
-    request: Result<Json<RewardRequest>, JsonRejection>,
-) -> Response {
+async fn reward(State(agent): State<Agent>, request: Result<Json<RewardRequest>, JsonRejection>) -> Response {
     let Json(request) = match request {
         Ok(request) => request,
         Err(error) => return refuse(error.status(), &error.body_text()),
@@ -164,9 +158,11 @@ async fn metrics(State(agent): State<Agent>) -> Response {
 
 /// What the endpoints take and give.
 fn openapi() -> Value {
-    let body = |schema: Value| json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    let body =
+        |schema: Value| json!({ "required": true, "content": { "application/json": { "schema": schema } } });
     let answer = |text: &str, schema: Value| json!({ "description": text, "content": { "application/json": { "schema": schema } } });
-    let error = || answer("why not", json!({ "type": "object", "properties": { "error": { "type": "string" } } }));
+    let error =
+        || answer("why not", json!({ "type": "object", "properties": { "error": { "type": "string" } } }));
     json!({
         "openapi": "3.1.0",
         "info": { "title": "posse agent", "version": env!("CARGO_PKG_VERSION") },

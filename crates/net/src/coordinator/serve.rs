@@ -16,11 +16,11 @@ use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
 
+use super::admin;
 use super::incoming::Incoming;
 use super::limits::{Limits, Rates};
 use super::service::{Service, Shared};
 use super::tokens::{TokenError, Tokens};
-use super::admin;
 use crate::clock::Clock;
 use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
 use crate::log::{FileLog, Log, LogError};
@@ -190,7 +190,11 @@ impl ServeConfig {
     pub fn check(&self, insecure: bool) -> Result<(), ConfigError> {
         self.limits.check()?;
         if self.federations.is_empty() {
-            return Err(ConfigError::new("federation", "missing", "there must be at least one [[federation]]"));
+            return Err(ConfigError::new(
+                "federation",
+                "missing",
+                "there must be at least one [[federation]]",
+            ));
         }
         let beyond = !self.listen.ip().is_loopback();
         if beyond && self.tls.is_none() && !insecure {
@@ -229,9 +233,8 @@ impl ServeConfig {
             std::fs::read(path).map_err(|error| ServeError::Certificate { path: path.clone(), error })
         };
         let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
-        let mut tls = ServerTlsConfig::new()
-            .identity(identity)
-            .timeout(Duration::from_secs(self.limits.patience));
+        let mut tls =
+            ServerTlsConfig::new().identity(identity).timeout(Duration::from_secs(self.limits.patience));
         if let Some(path) = &files.client_ca {
             tls = tls.client_ca_root(Certificate::from_pem(read(path)?));
         }
@@ -298,7 +301,8 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })
     };
     let listener = listen(config.listen).await?;
-    let address = listener.local_addr().map_err(|error| ServeError::Listen { address: config.listen, error })?;
+    let address =
+        listener.local_addr().map_err(|error| ServeError::Listen { address: config.listen, error })?;
     let mut federations = Vec::new();
     for federation in &config.federations {
         let directory = config.log_directory(&federation.name);

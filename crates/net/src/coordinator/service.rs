@@ -16,8 +16,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::limits::Rates;
 use super::tokens::Tokens;
-use crate::federation::{Answer, Command, FederationHandle, Reason, Refusal};
 use crate::PROTOCOL;
+use crate::federation::{Answer, Command, FederationHandle, Reason, Refusal};
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
@@ -68,7 +68,8 @@ impl Shared {
                     let why = "a token is needed: `authorization: Bearer …`";
                     return Err(refuse(Reason::Unauthenticated, why.into()));
                 };
-                let grant = tokens.verify(token).map_err(|why| refuse(Reason::Unauthenticated, why.into()))?;
+                let grant =
+                    tokens.verify(token).map_err(|why| refuse(Reason::Unauthenticated, why.into()))?;
                 // Whoever has no business here is not told what there is.
                 let allowed = found.is_some_and(|index| {
                     let name = &self.federations[index].config().name;
@@ -139,7 +140,8 @@ impl Coordinator for Service {
         let caller = self.0.caller(request.metadata())?;
         let JoinRequest { protocol, resumes } = request.into_inner();
         if protocol != PROTOCOL {
-            let why = format!("the agent speaks version {protocol} of the protocol, this coordinator {PROTOCOL}");
+            let why =
+                format!("the agent speaks version {protocol} of the protocol, this coordinator {PROTOCOL}");
             return Err(Status::failed_precondition(why));
         }
         let agent = caller.agent;
@@ -184,12 +186,8 @@ impl Coordinator for Service {
         let caller = self.0.caller(request.metadata())?;
         let (frame, permit) = self.0.admit(&caller, request.into_inner()).await?;
         let agent = caller.agent;
-        let ask = |reply| Command::Frame {
-            agent,
-            frame,
-            answer: Answer::Exchange(reply),
-            permit: Some(permit),
-        };
+        let ask =
+            |reply| Command::Frame { agent, frame, answer: Answer::Exchange(reply), permit: Some(permit) };
         let frames = caller.federation.ask(ask).await.ok_or_else(gone)??;
         Ok(Response::new(ExchangeReply { frames: frames.iter().map(DownFrame::to_wire).collect() }))
     }

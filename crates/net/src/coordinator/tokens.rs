@@ -104,7 +104,11 @@ impl Tokens {
     }
 
     /// Makes a token and returns its text: the only time it is seen.
-    pub fn create(&self, agent: AgentId, federations: Vec<String>) -> Result<(String, TokenInfo), TokenError> {
+    pub fn create(
+        &self,
+        agent: AgentId,
+        federations: Vec<String>,
+    ) -> Result<(String, TokenInfo), TokenError> {
         let mut name = [0; 4];
         fill(&mut name);
         let id = hex(&name);

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use posse_core::session::{DownFrame, Hub, LogEntry, UpFrame};
-use posse_core::{AgentId, AgentStanding, Algorithm, ConfigError, Cost, Epoch, Federation, Incarnation, Seed, Shape};
+use posse_core::{
+    AgentId, AgentStanding, Algorithm, ConfigError, Cost, Epoch, Federation, Incarnation, Seed, Shape,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -258,18 +260,51 @@ pub struct View {
 
 /// What can be asked of an owner.
 pub(crate) enum Command {
-    Attach { agent: AgentId, link: u64, sink: Sink },
-    Detach { agent: AgentId, link: u64 },
-    Frame { agent: AgentId, frame: UpFrame, answer: Answer, permit: Option<OwnedSemaphorePermit> },
+    Attach {
+        agent: AgentId,
+        link: u64,
+        sink: Sink,
+    },
+    Detach {
+        agent: AgentId,
+        link: u64,
+    },
+    Frame {
+        agent: AgentId,
+        frame: UpFrame,
+        answer: Answer,
+        permit: Option<OwnedSemaphorePermit>,
+    },
     /// Something was refused before it got here.
-    Refused { agent: AgentId, reason: Reason },
-    Join { agent: AgentId, resumes: bool, reply: oneshot::Sender<Result<Incarnation, Refusal>> },
-    Leave { agent: AgentId, reply: oneshot::Sender<Result<(), Refusal>> },
-    Evict { agent: AgentId },
-    Look { reply: oneshot::Sender<Option<View>> },
-    LookAt { agent: AgentId, reply: oneshot::Sender<Option<AgentStanding>> },
-    Waiting { reply: oneshot::Sender<Vec<AgentId>> },
-    Drain { reply: oneshot::Sender<()> },
+    Refused {
+        agent: AgentId,
+        reason: Reason,
+    },
+    Join {
+        agent: AgentId,
+        resumes: bool,
+        reply: oneshot::Sender<Result<Incarnation, Refusal>>,
+    },
+    Leave {
+        agent: AgentId,
+        reply: oneshot::Sender<Result<(), Refusal>>,
+    },
+    Evict {
+        agent: AgentId,
+    },
+    Look {
+        reply: oneshot::Sender<Option<View>>,
+    },
+    LookAt {
+        agent: AgentId,
+        reply: oneshot::Sender<Option<AgentStanding>>,
+    },
+    Waiting {
+        reply: oneshot::Sender<Vec<AgentId>>,
+    },
+    Drain {
+        reply: oneshot::Sender<()>,
+    },
     /// Stop at once, as if the power had failed.
     Abort,
 }

@@ -16,8 +16,8 @@ use tonic::Status;
 use tracing::{error, info, warn};
 
 use super::{
-    Answer, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Sink, Standing, View,
-    validate,
+    Answer, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Sink, Standing,
+    View, validate,
 };
 use crate::clock::Clock;
 use crate::log::{Log, LogError};
@@ -249,7 +249,8 @@ impl Owner {
                 let _ = reply.send(known);
             }
             Command::Waiting { reply } => {
-                let has_mail = |agent: &AgentId| self.mailboxes.get(agent).is_some_and(|box_| !box_.is_empty());
+                let has_mail =
+                    |agent: &AgentId| self.mailboxes.get(agent).is_some_and(|box_| !box_.is_empty());
                 self.waiting.retain(has_mail);
                 let _ = reply.send(self.waiting.iter().copied().collect());
             }
@@ -382,18 +383,32 @@ impl Owner {
         let entries = replay.entries.len();
         let mut hub = self.config.replay(replay)?;
         if torn > 0 {
-            warn!(federation = name, bytes = torn, "a write at the end of the log was cut short and is dropped");
+            warn!(
+                federation = name,
+                bytes = torn,
+                "a write at the end of the log was cut short and is dropped"
+            );
         }
         if lost > 0 {
             let epoch = Epoch(epoch.max(hub.epoch().0) + 1);
-            error!(federation = name, entries = lost, epoch = epoch.0, "the end of the log is lost: a new epoch begins");
+            error!(
+                federation = name,
+                entries = lost,
+                epoch = epoch.0,
+                "the end of the log is lost: a new epoch begins"
+            );
             let now = self.now();
             let step = hub.begin_epoch(epoch, now);
             let entries: Vec<Vec<u8>> = step.log.iter().map(|entry| entry.encode()).collect();
             log.append(&entries)?;
             log.sync(epoch.0)?;
         }
-        info!(federation = self.config.name, entries, observations = hub.coordinator().inspect().evidence.count(), "the log is open");
+        info!(
+            federation = self.config.name,
+            entries,
+            observations = hub.coordinator().inspect().evidence.count(),
+            "the log is open"
+        );
         self.metrics.log_bytes(&self.config.name, log.bytes());
         self.state = Some(State { hub, log });
         self.trouble(None);
@@ -472,12 +487,23 @@ impl Owner {
         }
         let count = self.refused.entry(agent).or_default();
         *count += 1;
-        warn!(federation = self.config.name, agent = agent.0, reason = reason.word(), in_a_row = *count, "refused");
+        warn!(
+            federation = self.config.name,
+            agent = agent.0,
+            reason = reason.word(),
+            in_a_row = *count,
+            "refused"
+        );
         if *count >= self.config.quarantine_after {
             self.refused.remove(&agent);
             let until = Instant::now() + std::time::Duration::from_secs(self.config.quarantine);
             self.quarantined.insert(agent, until);
-            warn!(federation = self.config.name, agent = agent.0, seconds = self.config.quarantine, "quarantined");
+            warn!(
+                federation = self.config.name,
+                agent = agent.0,
+                seconds = self.config.quarantine,
+                "quarantined"
+            );
         }
     }
 

@@ -8,7 +8,9 @@ use posse_core::Seed;
 use posse_net::log::{FileLog, Log, LogError, read};
 
 fn entries(from: u64, to: u64) -> Vec<Vec<u8>> {
-    (from..to).map(|number| format!("entry {number} {}", "x".repeat(number as usize % 40)).into_bytes()).collect()
+    (from..to)
+        .map(|number| format!("entry {number} {}", "x".repeat(number as usize % 40)).into_bytes())
+        .collect()
 }
 
 /// A log with twenty batches of five entries.
@@ -89,7 +91,10 @@ fn entries_that_were_durable_and_are_gone_are_noticed() {
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     let replay = FileLog::open(directory.path()).unwrap().replay().unwrap();
-    assert!(replay.lost_entries > 40 && replay.entries.len() as u64 + replay.lost_entries == 100, "{replay:?}");
+    assert!(
+        replay.lost_entries > 40 && replay.entries.len() as u64 + replay.lost_entries == 100,
+        "{replay:?}"
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use posse_core::{Seed, Stream as Random};
 use posse_core::wire::v1::{DownFrame, UpFrame};
+use posse_core::{Seed, Stream as Random};
 use posse_net::v1::coordinator_client::CoordinatorClient;
 use posse_net::v1::coordinator_server::{Coordinator, CoordinatorServer};
 use posse_net::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
@@ -46,7 +46,8 @@ impl Proxy {
             healed: AtomicBool::new(false),
         });
         let service = CoordinatorServer::new(Service(Arc::clone(&shared)));
-        let serve = Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
+        let serve =
+            Server::builder().add_service(service).serve_with_incoming(TcpListenerStream::new(listener));
         tokio::spawn(serve);
         Self { address, shared }
     }

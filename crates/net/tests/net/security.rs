@@ -64,8 +64,12 @@ fn hello() -> UpFrame {
 }
 
 fn upload(sequence: u64, evidence: Evidence) -> UpFrame {
-    let upload =
-        EvidenceUpload { number: sequence, based_on: Version(0), information: 1.0, evidence: Parcel::Dense(evidence) };
+    let upload = EvidenceUpload {
+        number: sequence,
+        based_on: Version(0),
+        information: 1.0,
+        evidence: Parcel::Dense(evidence),
+    };
     UpFrame { sequence, message: Some(Uplink::Evidence(upload)), greeting: 0, ..hello() }
 }
 
@@ -142,7 +146,10 @@ async fn open(federation: FederationConfig) -> Guarded {
     Guarded { running, tokens, _data: data }
 }
 
-async fn say(client: &mut CoordinatorClient<Channel>, frame: v1::UpFrame) -> Result<Vec<v1::DownFrame>, Status> {
+async fn say(
+    client: &mut CoordinatorClient<Channel>,
+    frame: v1::UpFrame,
+) -> Result<Vec<v1::DownFrame>, Status> {
     let mut request = Request::new(frame);
     request.metadata_mut().insert("posse-agent", "4".parse().unwrap());
     Ok(client.exchange(request).await?.into_inner().frames)
@@ -164,7 +171,8 @@ async fn impossible_messages_are_refused_counted_and_change_nothing() {
     assert_eq!(before.observations, 1);
     let packed = |entries: Vec<f64>, moment: Vec<f64>, count| {
         let mut frame = upload(2, evidence(DIMENSION, 0.5)).to_wire();
-        let Some(v1::uplink::Kind::Evidence(upload)) = frame.message.as_mut().and_then(|m| m.kind.as_mut()) else {
+        let Some(v1::uplink::Kind::Evidence(upload)) = frame.message.as_mut().and_then(|m| m.kind.as_mut())
+        else {
             unreachable!("it is evidence")
         };
         let matrix = Some(v1::evidence::Matrix::Packed(v1::Packed { entries }));

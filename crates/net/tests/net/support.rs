@@ -81,4 +81,3 @@ pub(crate) async fn held(running: &Running, agents: &[Agent]) -> u64 {
 pub(crate) async fn look(running: &Running) -> View {
     running.federations[0].look().await.expect("its log is in order")
 }
-
