@@ -23,7 +23,7 @@ enum Takes {
     Whole,
     Number,
     OneOf(&'static [&'static str]),
-    Table(&'static [(&'static str, Takes)]),
+    Table(&'static [(&'static str, Self)]),
     /// `[[federation]]`
     Federations,
     /// `[federation.algorithm]`

@@ -151,7 +151,8 @@ fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::R
         entries.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
     }
     let next = first + entries.len() as u64;
-    let hub = config.replay(Replay { state: state.map(|(_, state)| state), entries, ..Replay::default() })?;
+    let hub =
+        config.replay(&Replay { state: state.map(|(_, state)| state), entries, ..Replay::default() })?;
     let view = hub.coordinator().inspect();
     let saved = hub.coordinator().save();
     let hash = saved.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -212,10 +212,10 @@ impl Scene<'_> {
     /// Kills what is to be killed before this interaction.
     async fn go_wrong(&mut self, step: u64) -> anyhow::Result<()> {
         let eighth = self.demo.interactions / 8;
-        if step == 0 || step % eighth != 0 {
+        if step == 0 || !step.is_multiple_of(eighth) {
             return Ok(());
         }
-        if (step / eighth) % 4 == 0 {
+        if (step / eighth).is_multiple_of(4) {
             self.restart_coordinator(step).await?;
         } else {
             let killed = (self.demo.agents / 6).max(1);

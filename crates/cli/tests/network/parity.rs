@@ -183,7 +183,7 @@ async fn networked(run: &RunConfig) -> Transcript {
         }
     }
     let replay = Replay { entries: contents.entries, ..Replay::default() };
-    let hub = federation.replay(replay).unwrap();
+    let hub = federation.replay(&replay).unwrap();
     let view = hub.coordinator().inspect();
     (transcript.version, transcript.evidence) = (view.version.0, Some(view.evidence.clone()));
     transcript

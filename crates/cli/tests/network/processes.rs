@@ -90,7 +90,8 @@ fn coordinator(directory: &Path) -> Process {
 fn agent(directory: &Path, port: u16, number: usize) -> Process {
     let (number, url) = (number.to_string(), format!("http://127.0.0.1:{port}"));
     let state = format!("agent-{number}");
-    let arguments = ["agent", "--agent", &number, "--coordinator", &url, "--state", &state, "--listen", "127.0.0.1:0"];
+    let arguments =
+        ["agent", "--agent", &number, "--coordinator", &url, "--state", &state, "--listen", "127.0.0.1:0"];
     Process::start(directory, posse().args(arguments))
 }
 
@@ -113,7 +114,9 @@ fn call(address: &str, method: &str, path: &str, body: &Value) -> Option<(u16, V
 fn interact(agent: &Process, stream: &mut posse_core::Stream) -> u64 {
     let mut arm = || (0..3).map(|_| stream.uniform() - 0.5).collect::<Vec<f64>>();
     let arms = [arm(), arm(), arm()];
-    let Some((200, chosen)) = call(agent.address(), "POST", "/choose", &json!({ "arms": arms })) else { return 0 };
+    let Some((200, chosen)) = call(agent.address(), "POST", "/choose", &json!({ "arms": arms })) else {
+        return 0;
+    };
     let reward = arms[chosen["arm"].as_u64().unwrap() as usize].iter().sum::<f64>();
     let answer = call(agent.address(), "POST", "/reward", &json!({ "id": chosen["id"], "reward": reward }));
     u64::from(matches!(answer, Some((200, _))))
@@ -179,7 +182,8 @@ async fn nothing_is_lost_when_processes_are_killed() {
         agent.close().await.unwrap();
     }
     assert_eq!(coordinator_process.take().unwrap().terminate(), Some(0));
-    let output = posse().args(["log", "replay", "data/federations/shop", "--json"]).current_dir(here).output();
+    let output =
+        posse().args(["log", "replay", "data/federations/shop", "--json"]).current_dir(here).output();
     let replayed: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let mut held = replayed["observations"].as_u64().unwrap();
     assert!(held > 30, "{replayed}");
@@ -218,13 +222,15 @@ fn a_full_disk_stops_nothing_but_sharing_until_there_is_room() {
     small.kill();
     // With room again, everything goes on.
     let roomy = coordinator(directory.path());
-    let connected = || call(agent.address(), "GET", "/healthz", &Value::Null).unwrap().1["connected"] == json!(true);
+    let connected =
+        || call(agent.address(), "GET", "/healthz", &Value::Null).unwrap().1["connected"] == json!(true);
     while !connected() {
         std::thread::yield_now();
     }
     assert_eq!(agent.terminate(), Some(0));
     assert_eq!(roomy.terminate(), Some(0));
-    let verify = posse().args(["log", "verify", "data/federations/shop"]).current_dir(directory.path()).output();
+    let verify =
+        posse().args(["log", "verify", "data/federations/shop"]).current_dir(directory.path()).output();
     assert_eq!(verify.unwrap().status.code(), Some(0));
     assert!(learned > 0);
 }
@@ -245,12 +251,17 @@ fn a_damaged_log_is_refused_with_its_place_and_verify_says_the_same() {
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[200] ^= 1;
     std::fs::write(&log, bytes).unwrap();
-    let verify = posse().args(["log", "verify", "data/federations/shop"]).current_dir(directory.path()).output();
+    let verify =
+        posse().args(["log", "verify", "data/federations/shop"]).current_dir(directory.path()).output();
     let verify = verify.unwrap();
     assert_eq!(verify.status.code(), Some(1));
     let said = String::from_utf8(verify.stdout).unwrap();
     assert!(said.contains("is damaged at byte"), "{said}");
-    let serve = posse().args(["serve", "--config", "federation.toml"]).current_dir(directory.path()).output().unwrap();
+    let serve = posse()
+        .args(["serve", "--config", "federation.toml"])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
     assert_eq!(serve.status.code(), Some(2));
     assert!(String::from_utf8(serve.stderr).unwrap().contains("is damaged at byte"));
 }
@@ -260,7 +271,11 @@ fn tokens_are_made_listed_and_revoked() {
     let directory = directory(free_port());
     let token = |arguments: &[&str]| {
         let output = posse().arg("token").args(arguments).current_dir(directory.path()).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
     };
     let (code, made, _) = token(&["create", "--agent", "7", "--federation", "shop", "--json"]);
     assert_eq!(code, Some(0));

@@ -102,7 +102,9 @@ pub struct Options {
 
 /// A kind of log: what opens one in a directory.
 #[derive(Clone)]
-pub struct LogKind(Arc<dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync>);
+pub struct LogKind(Arc<Opener>);
+
+type Opener = dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync;
 
 impl LogKind {
     /// Logs that `open` opens.

@@ -162,7 +162,7 @@ impl FederationConfig {
     }
 
     /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.
-    pub fn replay(&self, replay: Replay) -> Result<Hub, FederationError> {
+    pub fn replay(&self, replay: &Replay) -> Result<Hub, FederationError> {
         let mut hub = self.hub()?;
         let broken = |entry: usize| move |why: String| FederationError::Replay { entry, why };
         if let Some(state) = &replay.state {
@@ -283,11 +283,11 @@ pub(crate) enum Command {
     Join {
         agent: AgentId,
         resumes: bool,
-        reply: oneshot::Sender<Result<Incarnation, Refusal>>,
+        reply: Reply<Incarnation>,
     },
     Leave {
         agent: AgentId,
-        reply: oneshot::Sender<Result<(), Refusal>>,
+        reply: Reply<()>,
     },
     Evict {
         agent: AgentId,
@@ -312,12 +312,15 @@ pub(crate) enum Command {
 /// Where frames for an agent go.
 pub(crate) type Sink = mpsc::Sender<Result<Box<DownFrame>, Status>>;
 
+/// Where an answer goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
 /// Who waits for the outcome of a frame.
 pub(crate) enum Answer {
     /// A link: refusals end it.
     Link(u64),
     /// An exchange: everything that waits for the agent is the answer.
-    Exchange(oneshot::Sender<Result<Vec<DownFrame>, Refusal>>),
+    Exchange(Reply<Vec<DownFrame>>),
 }
 
 impl FederationHandle {

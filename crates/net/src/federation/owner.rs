@@ -16,8 +16,8 @@ use tonic::Status;
 use tracing::{error, info, warn};
 
 use super::{
-    Answer, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Sink, Standing,
-    View, validate,
+    Answer, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Reply, Sink,
+    Standing, View, validate,
 };
 use crate::clock::Clock;
 use crate::log::{Log, LogError};
@@ -61,8 +61,8 @@ struct State {
 struct Outcome {
     entries: Vec<Vec<u8>>,
     frames: Vec<(AgentId, DownFrame)>,
-    exchanges: Vec<(AgentId, tokio::sync::oneshot::Sender<Result<Vec<DownFrame>, Refusal>>)>,
-    left: Vec<tokio::sync::oneshot::Sender<Result<(), Refusal>>>,
+    exchanges: Vec<(AgentId, Reply<Vec<DownFrame>>)>,
+    left: Vec<Reply<()>>,
     uploads: u64,
     permits: Vec<tokio::sync::OwnedSemaphorePermit>,
 }
@@ -381,7 +381,7 @@ impl Owner {
         let name = &self.config.name;
         let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
         let entries = replay.entries.len();
-        let mut hub = self.config.replay(replay)?;
+        let mut hub = self.config.replay(&replay)?;
         if torn > 0 {
             warn!(
                 federation = name,

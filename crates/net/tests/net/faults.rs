@@ -213,7 +213,7 @@ async fn conserves(federation: FederationConfig, seed: u64) {
         entries: contents.entries,
         ..Replay::default()
     };
-    let hub = victim.federation.replay(replay).unwrap();
+    let hub = victim.federation.replay(&replay).unwrap();
     assert_eq!(hub.coordinator().save(), before.state, "FAULT_SEED={seed}");
 }
 

@@ -176,7 +176,7 @@ async fn impossible_messages_are_refused_counted_and_change_nothing() {
             unreachable!("it is evidence")
         };
         let matrix = Some(v1::evidence::Matrix::Packed(v1::Packed { entries }));
-        upload.evidence = Some(v1::Evidence { count, moment, matrix });
+        upload.evidence = Some(v1::Evidence { count, moment, matrix, ..v1::Evidence::default() });
         frame
     };
     let size = DIMENSION * (DIMENSION + 1) / 2;
