@@ -17,7 +17,7 @@ use posse_net::log::{Replay, read};
 use posse_net::v1::{JournalEntry, journal_entry};
 use posse_net::{Agent, AgentConfig, Clock};
 use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, LinearConfig, Offer, WorldConfig};
+use posse_sim::world::{ArrivalConfig, GlmWorldConfig, Offer, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 use prost::Message;
 
@@ -68,7 +68,8 @@ fn run(algorithm: Algorithm) -> RunConfig {
         seed: Seed(3),
         agents: AGENTS,
         horizon: HORIZON,
-        world: WorldConfig::Linear(LinearConfig { dimension: DIMENSION, arms: 6, ..LinearConfig::default() }),
+        // Clicks: every family takes rewards of 0 and 1.
+        world: WorldConfig::Glm(GlmWorldConfig { dimension: DIMENSION, arms: 6, ..Default::default() }),
         arrival: ArrivalConfig::default(),
         // Links that do nothing wrong, and time for everything to be said between two interactions.
         network: NetworkConfig { latency: Some(0.01), interval: 100.0, ..NetworkConfig::default() },
