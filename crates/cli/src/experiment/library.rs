@@ -9,7 +9,7 @@ use posse_sim::world::{Data, WorldConfig};
 
 /// Data that is loaded, by path and hash.
 #[derive(Debug, Default)]
-pub(super) struct Library {
+pub(crate) struct Library {
     /// The command that prepares it, as the experiment says.
     prepare: Option<String>,
     loaded: RefCell<BTreeMap<(String, String), Attempt>>,
