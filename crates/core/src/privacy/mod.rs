@@ -3,7 +3,7 @@
 //! An agent's sums are released again and again as they grow, each time with the noise of a few nodes of a
 //! [`Tree`]. The [`Accountant`] records every release and refuses what the budget does not allow; its
 //! [`PrivacyReport`] says what may be claimed. Whatever is computed from releases afterwards, such as
-//! [`repair`], costs nothing more.
+//! [`repair()`], costs nothing more.
 
 mod accountant;
 mod config;
