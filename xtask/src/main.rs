@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod browser;
 mod codegen;
 mod verify;
 

@@ -1,5 +1,8 @@
 //! The published figures and tables, and which of them can be run: those that `experiments/` has.
 
+use std::path::Path;
+
+use posse_data::store::MANIFEST;
 use serde::Serialize;
 
 /// A published figure or table.
@@ -21,7 +24,7 @@ pub(crate) struct Figure {
 pub(crate) enum Status {
     /// There is an experiment.
     Available,
-    /// It needs data that posse does not come with.
+    /// It needs data that posse does not come with and that is not prepared here.
     NeedsData,
     /// Its algorithms or worlds are still to come.
     NotYet,
@@ -48,7 +51,7 @@ pub(crate) fn text(id: &str) -> Option<&'static str> {
 
 /// All published figures and tables, paper by paper, and other experiments last.
 pub(crate) fn all() -> Vec<Figure> {
-    let status = |id: &str, otherwise| if text(id).is_some() { Status::Available } else { otherwise };
+    let status = |id: &str, otherwise| text(id).map_or(otherwise, status_of);
     let mut all: Vec<Figure> = Vec::new();
     for (paper, figures) in PAPERS {
         all.extend(figures.iter().map(|(id, shows, otherwise)| Figure {
@@ -64,11 +67,21 @@ pub(crate) fn all() -> Vec<Figure> {
             id: (*id).into(),
             paper: "Other experiments",
             shows: title(text).unwrap_or_default(),
-            status: Status::Available,
+            status: status_of(text),
         })
         .collect();
     all.extend(others);
     all
+}
+
+/// Whether an experiment can be run here: it may name data that is not.
+fn status_of(text: &str) -> Status {
+    let root: Option<toml::Table> = text.parse().ok();
+    let data = root.as_ref().and_then(|root| root.get("environment")?.get("data")?.as_str());
+    match data {
+        Some(directory) if !Path::new(directory).join(MANIFEST).exists() => Status::NeedsData,
+        _ => Status::Available,
+    }
 }
 
 /// The title of an experiment.

@@ -15,11 +15,14 @@ mod figures;
 mod interrupt;
 mod metric;
 mod progress;
+mod report;
 mod results;
 mod row;
 mod runner;
 mod settings;
 mod shard;
+mod share;
+mod statement;
 mod statistics;
 mod suggest;
 mod table;
@@ -30,8 +33,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench as bench_command, compare, demo as demo_command, load, log, merge,
-    reproduce, run, serve, token, worlds,
+    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate, load,
+    log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 
@@ -44,6 +47,7 @@ use experiment::Report;
 Examples:
   posse demo
   posse run experiments/async-fig2a.toml --out results/async-fig2a
+  posse report results/async-fig2a
 
 Exit codes: 0 done, 1 ran but something in it failed, 2 could not run, 130 interrupted."
 )]
@@ -58,8 +62,12 @@ enum Command {
     Reproduce(reproduce::Args),
     Merge(merge::Args),
     Compare(compare::Args),
+    Report(report_command::Args),
     Algorithms(algorithms::Args),
     Worlds(worlds::Args),
+    Data(data::Args),
+    Evaluate(evaluate::Args),
+    Privacy(privacy::Args),
     Bench(bench_command::Args),
     Demo(demo_command::Args),
     Serve(serve::Args),
@@ -75,8 +83,12 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(args),
         Command::Merge(args) => merge::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report_command::run(args),
         Command::Algorithms(args) => algorithms::run(args),
         Command::Worlds(args) => worlds::run(args),
+        Command::Data(args) => data::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
+        Command::Privacy(args) => privacy::run(args),
         Command::Bench(args) => bench_command::run(args),
         Command::Demo(args) => demo_command::run(args),
         Command::Serve(args) => serve::run(args),

@@ -53,10 +53,13 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) const METRICS: [Metric; 15] = [
+pub(crate) const METRICS: [Metric; 22] = [
     // Σ of what the chosen arms were worth less than the best ones, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
     metric("reward", |tally| Measure::Number(tally.reward)),
+    // What choosing at random would have received on average, and rewards as a multiple of it.
+    metric("random_reward", |tally| Measure::Number(tally.random_reward)),
+    metric("normalised_reward", |tally| Measure::Number(tally.normalised_reward())),
     // Messages with statistics from agents to the coordinator, back, and both.
     metric("uploads", |tally| Measure::Whole(tally.up.messages)),
     metric("downloads", |tally| Measure::Whole(tally.down.messages)),
@@ -74,4 +77,13 @@ pub(crate) const METRICS: [Metric; 15] = [
     metric("control_messages", |tally| Measure::Whole(tally.up.control + tally.down.control)),
     metric("agents_seen", |tally| Measure::Whole(tally.agents_seen)),
     metric("lost_observations", |tally| Measure::Whole(tally.lost_observations)),
+    // How users are sorted: clusters that share, and their agreement with the true ones; 0 where nobody sorts.
+    metric("clusters", |tally| Measure::Whole(tally.clustering.map_or(0, |sorted| sorted.clusters))),
+    metric("rand_index", |tally| Measure::Number(tally.clustering.map_or(0.0, |sorted| sorted.rand_index))),
+    // Privacy: sums that noise made indefinite, ε that was spent, and signal over shift; 0 without privacy.
+    metric("psd_repairs", |tally| Measure::Whole(tally.repairs)),
+    metric("epsilon_spent", |tally| Measure::Number(tally.privacy.as_ref().map_or(0.0, |p| p.epsilon))),
+    metric("signal_to_shift", |tally| {
+        Measure::Number(tally.privacy.as_ref().and_then(|p| p.signal_to_shift).unwrap_or(0.0))
+    }),
 ];

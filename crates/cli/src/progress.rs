@@ -77,3 +77,35 @@ impl Progress {
         }
     }
 }
+/// Says how much of some files has been read: a bar on a terminal, nothing elsewhere.
+#[derive(Debug)]
+pub(crate) struct Bytes(Option<ProgressBar>);
+
+impl Bytes {
+    /// Progress through `total` bytes.
+    pub(crate) fn new(total: u64, quiet: bool) -> Self {
+        if quiet || !std::io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let style =
+            ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}, {elapsed} gone, {eta} left")
+                .expect("the template is well-formed");
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        bar.set_style(style);
+        Self(Some(bar))
+    }
+
+    /// So many more bytes have been read.
+    pub(crate) fn advance(&self, bytes: u64) {
+        if let Self(Some(bar)) = self {
+            bar.inc(bytes);
+        }
+    }
+
+    /// All has been read, or nothing more will be.
+    pub(crate) fn done(&self) {
+        if let Self(Some(bar)) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

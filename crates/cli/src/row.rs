@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use crate::experiment::Cell;
 use crate::metric::METRICS;
 use crate::settings::Section;
+use crate::share::{Flow, Spread};
+use crate::statement;
 
 /// What a cell that ran to its end leaves behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +18,12 @@ pub(crate) struct Record {
     pub(crate) tally: Tally,
     /// What it added up to on the way.
     pub(crate) curve: Vec<Tally>,
+    /// What each group of agents added up to at these moments; empty if agents are not divided.
+    pub(crate) groups: Vec<Vec<Tally>>,
+    /// How it is spread over agents.
+    pub(crate) agents: Vec<Spread>,
+    /// What was sent of each kind of message.
+    pub(crate) messages: Vec<Flow>,
     /// How long it took.
     pub(crate) seconds: f64,
 }
@@ -51,6 +59,9 @@ impl Serialize for Row<'_> {
         }
         for metric in METRICS {
             map.serialize_entry(metric.name, &(metric.of)(self.tally()))?;
+        }
+        if let Some(report) = &self.tally().privacy {
+            map.serialize_entry("privacy", &statement::document(report))?;
         }
         map.serialize_entry("seconds", &self.record.seconds)?;
         map.end()

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
-use posse_sim::{Curve, Event, Observer, RunError, Stage, Tally};
+use posse_sim::{AgentGroups, Curve, Event, Ledger, Observer, RunError, Sent, Stage, Tally};
 use rayon::prelude::*;
 
-use crate::experiment::Cell;
+use crate::experiment::{Cell, Curves};
 use crate::progress::Progress;
 use crate::row::Record;
+use crate::share;
 
 /// What came of a cell: a record, or why there is none.
 pub(crate) type Outcome = Result<Record, String>;
@@ -29,6 +30,7 @@ pub(crate) type Keep<'k> = dyn Fn(&Cell, &Outcome) -> anyhow::Result<()> + Sync 
 /// did not finish have no outcome. If one cannot be kept, that is an error.
 pub(crate) fn run(
     cells: &[&Cell],
+    curves: Curves,
     jobs: usize,
     progress: &Progress,
     stop: &AtomicBool,
@@ -37,7 +39,7 @@ pub(crate) fn run(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("cannot start threads")?;
     let trouble: Mutex<Option<anyhow::Error>> = Mutex::new(None);
     let run_one = |(index, cell): (usize, &&Cell)| {
-        let outcome = run_cell(cell, stop)?;
+        let outcome = run_cell(cell, curves, stop)?;
         if let Err(error) = keep(cell, &outcome) {
             stop.store(true, Ordering::Relaxed);
             trouble.lock().expect("nobody panics with it").get_or_insert(error);
@@ -61,38 +63,67 @@ pub(crate) fn run(
 }
 
 /// Runs one cell; a panic is its failure and nobody else's. `None` if it was stopped.
-fn run_cell(cell: &Cell, stop: &AtomicBool) -> Option<Outcome> {
+fn run_cell(cell: &Cell, curves: Curves, stop: &AtomicBool) -> Option<Outcome> {
     if stop.load(Ordering::Relaxed) {
         return None;
     }
     let start = Instant::now();
-    let mut watch = Watch { curve: Curve::new(cell.config.horizon), stop };
+    let groups = curves.groups.min(usize::try_from(cell.config.agents).unwrap_or(usize::MAX));
+    let groups = if groups == 0 { None } else { Some(AgentGroups::new(&cell.config, groups, curves.by)) };
+    let groups = match groups.transpose() {
+        Ok(groups) => groups,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    let ledger = Ledger::new(cell.config.agents);
+    let mut watch = Watch { curve: Curve::new(cell.config.horizon), ledger, groups, stop };
     let run = AssertUnwindSafe(|| cell.config.run(&mut watch));
     Some(match catch_unwind(run) {
         Ok(Ok(tally)) if !(tally.regret.is_finite() && tally.reward.is_finite()) => {
             Err(format!("regret {} or reward {} is no finite number", tally.regret, tally.reward))
         }
-        Ok(Ok(tally)) => {
-            Ok(Record { tally, curve: watch.curve.into_points(), seconds: start.elapsed().as_secs_f64() })
-        }
+        Ok(Ok(tally)) => Ok(Record {
+            tally,
+            curve: watch.curve.into_points(),
+            groups: watch.groups.map_or_else(Vec::new, AgentGroups::into_points),
+            agents: share::spreads(&watch.ledger),
+            messages: share::flows(&watch.ledger),
+            seconds: start.elapsed().as_secs_f64(),
+        }),
         Ok(Err(RunError::Stopped { .. })) => return None,
         Ok(Err(error)) => Err(error.to_string()),
         Err(panic) => Err(format!("a bug in posse: {}", reason(&*panic))),
     })
 }
 
-/// Records the curve of a run until somebody wants it stopped.
+/// Records a run until somebody wants it stopped.
 struct Watch<'s> {
     curve: Curve,
+    ledger: Ledger,
+    groups: Option<AgentGroups>,
     stop: &'s AtomicBool,
 }
 
 impl Observer for Watch<'_> {
-    fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
+    fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
+        self.ledger.observe(event, stage);
+        if let Some(groups) = &mut self.groups {
+            groups.observe(event, stage);
+        }
+    }
+
+    fn sent(&mut self, sent: &Sent) {
+        self.ledger.sent(sent);
+        if let Some(groups) = &mut self.groups {
+            groups.sent(sent);
+        }
+    }
 
     fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
         if self.stop.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.interacted(tally)?;
         }
         self.curve.interacted(tally)
     }

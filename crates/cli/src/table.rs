@@ -30,15 +30,17 @@ fn line(id: &str, rows: &[Row<'_>]) -> [String; 7] {
 }
 
 /// A mean over repetitions and its standard error.
-struct Estimate {
-    mean: f64,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    /// The mean.
+    pub(crate) mean: f64,
     /// Not known from one repetition.
-    error: Option<f64>,
+    pub(crate) error: Option<f64>,
 }
 
 impl Estimate {
     /// Of these values.
-    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub(crate) fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let count = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / count;
         let squares: f64 = values.map(|value| (value - mean) * (value - mean)).sum();
@@ -47,7 +49,7 @@ impl Estimate {
     }
 
     /// Mean and error with as many digits and in the same unit: 16.9±0.1k.
-    fn with_error(&self) -> String {
+    pub(crate) fn with_error(&self) -> String {
         let scale = Scale::of(self.mean);
         match self.error {
             Some(error) => format!("{}±{}{}", scale.number(self.mean), scale.number(error), scale.unit),

@@ -3,8 +3,9 @@
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{UserId, Version};
+use crate::ids::{ClusterId, Incarnation, UserId, Version};
 use crate::message::{Downlink, Uplink};
+use crate::privacy::{NoiseSource, PrivacyReport};
 use crate::ridge::Ridge;
 
 /// A learner that chooses among arms for its own users.
@@ -31,11 +32,48 @@ pub trait Agent: Send {
     /// What the agent holds, for invariants, reports and curious people.
     fn inspect(&self) -> AgentView<'_>;
 
+    /// The clusters it has sorted its users into, if it sorts them.
+    fn clusters(&self) -> Vec<LocalCluster> {
+        Vec::new()
+    }
+
+    /// What it may claim about privacy, if it is private.
+    fn privacy(&self) -> Option<PrivacyReport> {
+        None
+    }
+
+    /// Draws privacy noise from here from now on. Without this it comes from the seed, which is for
+    /// simulations.
+    fn use_noise(&mut self, _noise: Box<dyn NoiseSource>) {}
+
+    /// Another life of this agent begins. [`Endpoint`](crate::session::Endpoint) says so; without sessions
+    /// there is but one life.
+    fn begin_life(&mut self, _life: Incarnation) {}
+
     /// Everything needed to go on with the same bits, encoded.
+    ///
+    /// Keep it before sending what a private agent returned: noise that was released must not be drawn again.
     fn save(&self) -> Vec<u8>;
 
     /// Goes on from a state that an agent of the same configuration saved, or changes nothing.
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
+}
+
+/// A cluster of users as its agent sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalCluster {
+    /// Its number.
+    pub cluster: ClusterId,
+    /// Its users.
+    pub users: Vec<UserId>,
+    /// Observations of those users.
+    pub count: u64,
+    /// How many of these were never sent.
+    pub unsent: u64,
+    /// How many were sent and are not known to have arrived.
+    pub in_flight: u64,
+    /// The number of its last upload.
+    pub uploads: u64,
 }
 
 /// How the features of an agent's arms divide: first those that mean the same to everybody, then its own.

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Shape};
+use crate::clustered::fclub::ClusteredAgent;
+use crate::clustered::groups::Groups;
+use crate::clustered::{CdpFclubDc, Club, Fclub, FclubDc, Homo, HomoDc, Sclub, UserLinUcb};
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
@@ -51,6 +54,22 @@ pub enum Algorithm {
     NUcbGlm(UcbGlm),
     /// Online Newton steps, an independent learner per agent.
     NOnsGlm(OnsGlm),
+    /// Clusters of users that share every interaction (Liu et al., 2022).
+    Fclub(Fclub),
+    /// Clusters of users that share when it is worth a message (Liu et al., 2022).
+    FclubDc(FclubDc),
+    /// The same with differential privacy of what leaves an agent (Liu et al., 2022).
+    CdpFclubDc(CdpFclubDc),
+    /// One group for everybody, every interaction shared.
+    Homo(Homo),
+    /// One group for everybody, shared when it is worth a message.
+    HomoDc(HomoDc),
+    /// Clusters of users, each agent for itself (Gentile et al., 2014).
+    Club(Club),
+    /// Clusters that split and merge, each agent for itself (Li et al., 2019).
+    Sclub(Sclub),
+    /// LinUCB, an independent learner for each user.
+    UserLinUcb(UserLinUcb),
 }
 
 /// What every member of a federation is told when it starts.
@@ -93,6 +112,14 @@ impl Algorithm {
             Self::OneUcbGlm(UcbGlm::default()),
             Self::NUcbGlm(UcbGlm::default()),
             Self::NOnsGlm(OnsGlm::default()),
+            Self::Fclub(Fclub::default()),
+            Self::FclubDc(FclubDc::default()),
+            Self::CdpFclubDc(CdpFclubDc::default()),
+            Self::Homo(Homo::default()),
+            Self::HomoDc(HomoDc::default()),
+            Self::Club(Club::default()),
+            Self::Sclub(Sclub::default()),
+            Self::UserLinUcb(UserLinUcb::default()),
         ]
     }
 
@@ -115,6 +142,14 @@ impl Algorithm {
             Self::OneUcbGlm(_) => "one-ucb-glm",
             Self::NUcbGlm(_) => "n-ucb-glm",
             Self::NOnsGlm(_) => "n-ons-glm",
+            Self::Fclub(_) => "fclub",
+            Self::FclubDc(_) => "fclub-dc",
+            Self::CdpFclubDc(_) => "cdp-fclub-dc",
+            Self::Homo(_) => "homo",
+            Self::HomoDc(_) => "homo-dc",
+            Self::Club(_) => "club",
+            Self::Sclub(_) => "sclub",
+            Self::UserLinUcb(_) => "user-lin-ucb",
         }
     }
 
@@ -137,6 +172,14 @@ impl Algorithm {
             Self::OneUcbGlm(_) => "one learner sees all raw data, generalized linear: the reference",
             Self::NUcbGlm(_) => "every agent learns alone, maximum likelihood",
             Self::NOnsGlm(_) => "every agent learns alone, online Newton steps",
+            Self::Fclub(_) => "users in clusters, clusters in groups, every interaction shared",
+            Self::FclubDc(_) => "users in clusters, clusters in groups, evidence shared when it grew enough",
+            Self::CdpFclubDc(_) => "the same, with differential privacy of what leaves an agent",
+            Self::Homo(_) => "everybody believed to be alike, every interaction shared",
+            Self::HomoDc(_) => "everybody believed to be alike, evidence shared when it grew enough",
+            Self::Club(_) => "users in clusters, each agent for itself",
+            Self::Sclub(_) => "users in clusters that split and merge, each agent for itself",
+            Self::UserLinUcb(_) => "a learner for each user",
         }
     }
 
@@ -158,6 +201,14 @@ impl Algorithm {
             Self::FedGlbUcb3(config) => config.check(),
             Self::OneUcbGlm(config) | Self::NUcbGlm(config) => config.check(),
             Self::NOnsGlm(config) => config.check(),
+            Self::Fclub(config) => config.plan().check(),
+            Self::FclubDc(config) => config.plan().check(),
+            Self::CdpFclubDc(config) => config.plan().check(),
+            Self::Homo(config) => config.plan().check(),
+            Self::HomoDc(config) => config.plan().check(),
+            Self::Club(config) => config.check(),
+            Self::Sclub(config) => config.check(),
+            Self::UserLinUcb(config) => config.check(),
         }
     }
 
@@ -174,7 +225,10 @@ impl Algorithm {
             Self::LinUcb(config) | Self::CentralLinUcb(config) => {
                 Box::new(config.agent(self.name(), dimension))
             }
-            Self::AsyncLinUcb(config) => Box::new(config.agent(id, dimension)),
+            Self::AsyncLinUcb(config) => match config.private() {
+                Some(plan) => Box::new(ClusteredAgent::new(&plan, id, dimension, federation)),
+                None => Box::new(config.agent(id, dimension)),
+            },
             Self::AsyncLinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::AsyncLinPhe(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::SyncLinUcb(config) => Box::new(config.agent(dimension)),
@@ -190,6 +244,16 @@ impl Algorithm {
                 Box::new(config.agent(self.name(), dimension, horizon))
             }
             Self::NOnsGlm(config) => Box::new(config.agent(dimension)),
+            Self::Fclub(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::FclubDc(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::CdpFclubDc(config) => {
+                Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation))
+            }
+            Self::Homo(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::HomoDc(config) => Box::new(ClusteredAgent::new(&config.plan(), id, dimension, federation)),
+            Self::Club(config) => Box::new(config.agent(dimension)),
+            Self::Sclub(config) => Box::new(config.agent(dimension)),
+            Self::UserLinUcb(config) => Box::new(config.agent(dimension)),
         })
     }
 
@@ -204,10 +268,14 @@ impl Algorithm {
             | Self::CentralLinUcb(_)
             | Self::OneUcbGlm(_)
             | Self::NUcbGlm(_)
-            | Self::NOnsGlm(_) => Box::new(Silent::new(name, dimension)),
-            Self::AsyncLinUcb(config) => {
-                Box::new(config.protocol.coordinator(name, &config.model, dimension))
-            }
+            | Self::NOnsGlm(_)
+            | Self::Club(_)
+            | Self::Sclub(_)
+            | Self::UserLinUcb(_) => Box::new(Silent::new(name, dimension)),
+            Self::AsyncLinUcb(config) => match config.private() {
+                Some(plan) => Box::new(Groups::new(&plan, dimension)),
+                None => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
+            },
             Self::AsyncLinTs(config) => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
             Self::AsyncLinPhe(config) => {
                 Box::new(config.protocol.coordinator(name, &config.model, dimension))
@@ -220,6 +288,11 @@ impl Algorithm {
                 Box::new(config.coordinator(name, dimension))
             }
             Self::FedGlbUcb3(config) => Box::new(config.coordinator(dimension)),
+            Self::Fclub(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::FclubDc(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::CdpFclubDc(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::Homo(config) => Box::new(Groups::new(&config.plan(), dimension)),
+            Self::HomoDc(config) => Box::new(Groups::new(&config.plan(), dimension)),
         })
     }
 
@@ -232,7 +305,14 @@ impl Algorithm {
             | Self::FedLinUcb(_)
             | Self::OneUcbGlm(_)
             | Self::NUcbGlm(_)
-            | Self::NOnsGlm(_) => JoinPolicy::Lazy,
+            | Self::NOnsGlm(_)
+            | Self::Club(_)
+            | Self::Sclub(_)
+            | Self::UserLinUcb(_) => JoinPolicy::Lazy,
+            // Users are with their agents before the first of them is served.
+            Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
+                JoinPolicy::Eager
+            }
             Self::FedGlbUcb(config) => config.rounds.join,
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.rounds.join,
             Self::FedGlbUcb3(config) => config.rounds.join,

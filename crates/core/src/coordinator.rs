@@ -2,7 +2,7 @@
 
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, Tick, Version};
+use crate::ids::{AgentId, ClusterId, Tick, Version};
 use crate::message::{Outgoing, Uplink};
 
 /// The place where agents' evidence comes together.
@@ -34,6 +34,16 @@ pub trait Coordinator: Send {
     /// What the coordinator knows of an agent that has joined.
     fn agent(&self, agent: AgentId) -> Option<AgentStanding>;
 
+    /// Every cluster of users it knows, with its group, if users are clustered.
+    fn clusters(&self) -> Vec<KnownCluster> {
+        Vec::new()
+    }
+
+    /// How often sums with noise had to be made positive definite.
+    fn repairs(&self) -> u64 {
+        0
+    }
+
     /// Everything needed to go on with the same bits, encoded.
     fn save(&self) -> Vec<u8>;
 
@@ -62,6 +72,23 @@ pub struct CoordinatorView<'a> {
     pub information: f64,
     /// How many agents have joined.
     pub agents: usize,
+}
+
+/// A cluster of users as the coordinator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownCluster {
+    /// Whose.
+    pub agent: AgentId,
+    /// Whether the life of the agent that had it is over; its evidence stays.
+    pub orphan: bool,
+    /// The agent's number for it.
+    pub cluster: ClusterId,
+    /// Clusters with the same group share their evidence.
+    pub group: u64,
+    /// Its newest upload.
+    pub uploads: u64,
+    /// Observations in it.
+    pub count: u64,
 }
 
 /// What a coordinator knows of an agent.

@@ -69,6 +69,17 @@ impl Uplink {
                 gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len),
                 bytes,
             ),
+            // The matrix, the vector, the count and the information.
+            Self::Cluster(upload) => {
+                let d = upload.evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
+            }
+            // As many messages as there are clusters with news.
+            Self::Clusters(list) => list.uploads.iter().fold(Cost::control(bytes), |mut sum, upload| {
+                let d = upload.evidence.dimension();
+                sum.add(Cost::payload(d, (packed(d) + d + 2) as u64, 0));
+                Cost { control: 0, ..sum }
+            }),
         }
     }
 }
@@ -87,6 +98,10 @@ impl Downlink {
                 let d = evidence.dimension();
                 Cost::payload(d, (packed(d) + d + 1) as u64, bytes)
             }
+            Self::Group(group) => {
+                let d = group.snapshot.evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
+            }
             Self::GradientRequest { point, .. } => Cost::numbers(point.len(), bytes),
             Self::Model(model) => {
                 let d = model.estimate.len();
@@ -98,7 +113,11 @@ impl Downlink {
                 };
                 Cost::payload(d, scalars as u64, bytes)
             }
-            Self::Receipt { .. } | Self::Collect { .. } | Self::Abort { .. } => Cost::control(bytes),
+            Self::Receipt { .. }
+            | Self::Collect { .. }
+            | Self::Abort { .. }
+            | Self::ClusterReceipt { .. }
+            | Self::Regroup { .. } => Cost::control(bytes),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::ids::{AgentId, RoundId};
+use crate::ids::{AgentId, ClusterId, RoundId};
 
 /// The caller passed something no algorithm can use. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -50,6 +50,24 @@ pub enum InputError {
     /// Every arm scored NaN, which finite but enormous features can cause.
     #[error("no arm has a finite score: scale the features down")]
     NoFiniteScore,
+    /// Features longer than a private federation promised.
+    #[error(
+        "the features have length {length}: at most {bound} is promised; raise feature_bound or scale them"
+    )]
+    FeatureBound {
+        /// Their length.
+        length: f64,
+        /// The longest allowed.
+        bound: f64,
+    },
+    /// A reward larger than a private federation promised.
+    #[error("the reward is {value}: at most {bound} either way is promised; raise reward_bound or scale it")]
+    RewardBound {
+        /// The offending value.
+        value: f64,
+        /// The largest allowed.
+        bound: f64,
+    },
     /// Evidence that would overflow.
     #[error("the observation is too large to be added: scale the features or the reward down")]
     Overflow,
@@ -87,6 +105,9 @@ pub enum ProtocolError {
     /// A model that cannot be.
     #[error("impossible model: {0}")]
     Model(&'static str),
+    /// A cluster that its agent does not have any more, or never had.
+    #[error("cluster {} is not one of this agent's", .0.0)]
+    Cluster(ClusterId),
     /// A round that is not open.
     #[error("round {} is not open", .0.0)]
     Round(RoundId),

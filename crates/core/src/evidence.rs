@@ -73,6 +73,21 @@ impl Evidence {
         Ok(())
     }
 
+    /// Whether these numbers may have been released with noise: shapes agree, all are finite, and there are
+    /// not more than 2⁵³ observations.
+    pub(crate) fn check_release(&self) -> Result<(), ProtocolError> {
+        if self.gram.len() != packed(self.dimension()) {
+            return Err(ProtocolError::Evidence("the matrix and the vector have different dimensions"));
+        }
+        if !self.is_finite() || self.gram.iter().chain(&self.moment).any(|v| v.abs() > 1e150) {
+            return Err(ProtocolError::Evidence("not all numbers are finite"));
+        }
+        if self.count > MOST_OBSERVATIONS {
+            return Err(ProtocolError::Evidence("more observations than can be counted"));
+        }
+        Ok(())
+    }
+
     /// Adds one observation. An observation that would overflow is refused and nothing changes.
     pub fn observe(&mut self, x: &[f64], y: f64) -> Result<(), InputError> {
         check_observation(self.dimension(), x, y)?;
@@ -179,6 +194,10 @@ impl Evidence {
 
     pub(crate) fn set_moment(&mut self, moment: &[f64]) {
         self.moment.copy_from_slice(moment);
+    }
+
+    pub(crate) fn gram_mut(&mut self) -> &mut [f64] {
+        &mut self.gram
     }
 
     pub(crate) fn from_parts_unchecked(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Self {

@@ -24,6 +24,16 @@ pub struct Version(pub u64);
 #[serde(transparent)]
 pub struct RoundId(pub u64);
 
+/// A cluster of users, as its agent numbers them; another one whenever its users change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClusterId(pub u64);
+
+/// A phase of a clustered federation, counted from 1: clusters change when one begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PhaseId(pub u64);
+
 /// The coordinator's history. It grows when a restart has lost part of that history; what a coordinator
 /// of a newer epoch says replaces what an agent believed before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

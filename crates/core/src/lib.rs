@@ -83,6 +83,7 @@ mod agent;
 mod algorithm;
 mod aligned;
 mod arms;
+mod clustered;
 mod coordinator;
 mod cost;
 mod error;
@@ -93,6 +94,7 @@ mod ids;
 mod linear;
 mod message;
 mod parcel;
+pub mod privacy;
 mod random;
 mod ridge;
 pub mod session;
@@ -103,6 +105,9 @@ pub mod wire;
 pub use agent::*;
 pub use algorithm::{Algorithm, Federation, Placement};
 pub use arms::Arms;
+pub use clustered::{
+    CdpFclubDc, Club, ClusterConfig, Fclub, FclubDc, Homo, HomoDc, Linkage, Sclub, UserLinUcb,
+};
 pub use coordinator::*;
 pub use cost::Cost;
 pub use error::*;
@@ -118,6 +123,7 @@ pub use linear::{
 };
 pub use message::*;
 pub use parcel::{LowRank, Parcel};
+pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream};
 pub use ridge::Ridge;
 pub use trigger::Threshold;

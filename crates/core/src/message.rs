@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+pub use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, RoundId, Version};
+use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
 use crate::parcel::Parcel;
 
 /// From an agent to the coordinator.
@@ -21,6 +22,10 @@ pub enum Uplink {
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
     },
+    /// Everything that one cluster of users has contributed.
+    Cluster(ClusterUpload),
+    /// All clusters of the agent.
+    Clusters(ClusterList),
     /// The slope of the agent's loss at a point.
     Gradient(Gradient),
 }
@@ -81,6 +86,24 @@ pub enum Downlink {
         version: Version,
         /// All the coordinator knows.
         evidence: Arc<Evidence>,
+    },
+    /// All that a group of clusters knows, for one of them.
+    Group(GroupSnapshot),
+    /// An upload of a cluster was taken in.
+    ClusterReceipt {
+        /// Which cluster of the receiving agent.
+        cluster: ClusterId,
+        /// Which of its uploads.
+        number: u64,
+        /// The version the cluster is now at, if the upload found it up to date.
+        version: Option<Version>,
+    },
+    /// A phase begins: look at your clusters again and say which you have.
+    Regroup {
+        /// The phase to answer.
+        phase: PhaseId,
+        /// The coordinator lost part of its history: say everything again.
+        anew: bool,
     },
     /// What is the slope of your loss here?
     GradientRequest {
@@ -215,6 +238,8 @@ impl Uplink {
             Self::RoundRequest => "round request",
             Self::RoundEvidence { .. } => "round evidence",
             Self::Gradient(_) => "gradient",
+            Self::Cluster(_) => "cluster",
+            Self::Clusters(_) => "clusters",
         }
     }
 }
@@ -231,15 +256,19 @@ impl Downlink {
             Self::GradientRequest { .. } => "gradient request",
             Self::Model(_) => "model",
             Self::Abort { .. } => "abort",
+            Self::Group(_) => "group",
+            Self::ClusterReceipt { .. } => "cluster receipt",
+            Self::Regroup { .. } => "regroup",
         }
     }
 
     /// Whether a newer message makes it pointless to deliver this one.
     #[must_use]
-    pub const fn is_superseded_by(&self, newer: &Self) -> bool {
+    pub fn is_superseded_by(&self, newer: &Self) -> bool {
         match (self, newer) {
             // What an authoritative snapshot takes back, an ordinary one does not.
             (Self::Snapshot(old), Self::Snapshot(new)) => new.authoritative || !old.authoritative,
+            (Self::Group(old), Self::Group(new)) => old.cluster == new.cluster,
             _ => false,
         }
     }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use posse_core::FedLinUcb;
 use posse_core::wire::{decode_uplink, v1};
 use posse_core::{
-    AgentId, Algorithm, Arms, DecodeError, Downlink, Evidence, EvidenceUpload, InputError, Parcel,
-    ProtocolError, RoundId, Shape, Snapshot, Threshold, Tick, Uplink, UserId, Version, packed,
+    AgentId, Algorithm, Arms, ClusterId, ClusterList, ClusterUpload, DecodeError, Downlink, Evidence,
+    EvidenceUpload, GroupSnapshot, InputError, Parcel, PhaseId, ProtocolError, RoundId, Shape, Snapshot,
+    Threshold, Tick, Uplink, UserId, Version, packed,
 };
 use prost::Message;
 use support::host::{Case, Host, cases};
@@ -35,8 +36,13 @@ fn commit(version: u64, evidence: Evidence) -> Downlink {
 }
 
 fn exchanges_uploads(case: &Case) -> bool {
-    case.algorithm.link().is_none()
-        && !matches!(case.algorithm.name(), "lin-ucb" | "central-lin-ucb" | "sync-lin-ucb")
+    let name = case.algorithm.name();
+    let clustered = name.contains("club") || name.contains("homo") || name == "user-lin-ucb";
+    let private = matches!(&case.algorithm, Algorithm::AsyncLinUcb(config) if config.privacy.is_some());
+    !(case.algorithm.link().is_some()
+        || clustered
+        || private
+        || matches!(name, "lin-ucb" | "central-lin-ucb" | "sync-lin-ucb"))
 }
 
 #[test]
@@ -112,8 +118,28 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                     commit(now + 5, indefinite(d)),
                     commit(now, random_evidence(d, 3, 1)),
                 ];
+                let group =
+                    |snapshot| Downlink::Group(GroupSnapshot { cluster: ClusterId(1), members: 1, snapshot });
+                let far = Version(now + 5);
+                let clustered = [
+                    group(snapshot(now + 5, random_evidence(d + 1, 3, 1))),
+                    group(snapshot(now + 5, indefinite(d))),
+                    group(authoritative(good(now + 5))),
+                    group(Snapshot { information: f64::NAN, ..good(now + 5) }),
+                    group(Snapshot { contains: u64::MAX, ..good(now + 5) }),
+                    group(good(0)),
+                    Downlink::Group(GroupSnapshot {
+                        cluster: ClusterId(1 << 40),
+                        members: 1,
+                        snapshot: good(now + 5),
+                    }),
+                    Downlink::ClusterReceipt { cluster: ClusterId(1), number: 0, version: None },
+                    Downlink::ClusterReceipt { cluster: ClusterId(1), number: 1 << 40, version: Some(far) },
+                    Downlink::ClusterReceipt { cluster: ClusterId(1 << 40), number: 1, version: Some(far) },
+                    Downlink::Regroup { phase: PhaseId(0), anew: false },
+                ];
                 let before = agent.save();
-                for message in messages {
+                for message in messages.into_iter().chain(clustered) {
                     let answer = agent.receive(message.clone());
                     assert!(matches!(answer, Err(_) | Ok(None)), "{case:?}: {message:?}");
                     assert_eq!(agent.save(), before, "{case:?}: {message:?}");
@@ -195,6 +221,28 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
         if exchanges_uploads(&case) {
             messages.push((known, Uplink::RoundRequest));
         }
+        let (cluster, based_on, phase) = (ClusterId(1 << 40), Version(0), PhaseId(0));
+        let of_cluster = |evidence: Evidence, released| ClusterUpload {
+            cluster,
+            number: 1,
+            based_on,
+            information: 1.0,
+            evidence,
+            released,
+        };
+        let list = |kept, uploads, phase| Uplink::Clusters(ClusterList { phase, kept, uploads });
+        messages.extend([
+            (AgentId(77), Uplink::Cluster(of_cluster(good.clone(), false))),
+            (known, Uplink::Cluster(of_cluster(good.clone(), false))),
+            (known, Uplink::Cluster(of_cluster(good.clone(), true))),
+            (known, Uplink::Cluster(ClusterUpload { number: 99, ..of_cluster(good.clone(), false) })),
+            (AgentId(77), list(vec![], vec![], phase)),
+            (known, list(vec![ClusterId(1), ClusterId(1)], vec![], phase)),
+            (known, list(vec![], vec![], PhaseId(1 << 40))),
+            (known, list(vec![], vec![of_cluster(random_evidence(d + 1, 3, 2), false)], phase)),
+            (known, list(vec![], vec![of_cluster(Evidence::none(d), false)], phase)),
+            (known, list(vec![cluster], vec![of_cluster(good.clone(), false)], phase)),
+        ]);
         let before = coordinator.save();
         for (from, message) in messages {
             let answer = coordinator.receive(from, message.clone());

@@ -66,7 +66,7 @@ fn a_protocol_out_of_range_is_refused_by_name_in_every_algorithm() {
     let with = |protocol: ProtocolConfig| {
         let model = ModelConfig::default();
         [
-            Algorithm::AsyncLinUcb(AsyncLinUcb { model, protocol: protocol.clone() }),
+            Algorithm::AsyncLinUcb(AsyncLinUcb { model, protocol: protocol.clone(), privacy: None }),
             Algorithm::AsyncLinTs(AsyncLinTs { protocol: protocol.clone(), ..Default::default() }),
             Algorithm::AsyncLinPhe(AsyncLinPhe { protocol: protocol.clone(), ..Default::default() }),
             Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { protocol, ..Default::default() }),
@@ -125,7 +125,7 @@ fn arms_need_features_and_the_edges_of_ranges_are_in_range() {
         ..Default::default()
     };
     let model = ModelConfig { noise: 0.0, width_scale: 0.0, fixed_width: Some(0.0), ..Default::default() };
-    let edge = Algorithm::AsyncLinUcb(AsyncLinUcb { model, protocol });
+    let edge = Algorithm::AsyncLinUcb(AsyncLinUcb { model, protocol, privacy: None });
     assert_eq!(edge.check(Shape::shared(1)), Ok(()));
     for value in [0.0, INF] {
         let sync = SyncLinUcb { round_threshold: Threshold(value), ..Default::default() };
@@ -167,6 +167,7 @@ fn settings_of_the_parts_stand_side_by_side() {
             overrides: vec![own],
             ..Default::default()
         },
+        privacy: None,
     };
     assert_eq!(read, Algorithm::AsyncLinUcb(expected));
 }

@@ -61,7 +61,7 @@ impl Observer for Curve {
 }
 
 /// About 60 numbers from 1 to `horizon`, each about the same factor above the one before.
-fn moments(horizon: u64) -> Vec<u64> {
+pub(crate) fn moments(horizon: u64) -> Vec<u64> {
     let length = libm::log(horizon as f64);
     let between = (0..POINTS).map(|point| {
         let exact = libm::exp(length * f64::from(point) / f64::from(POINTS - 1));

@@ -47,19 +47,28 @@
 //! checks after each event that evidence is conserved, models are those of their views, nothing goes
 //! backwards, and in the end nobody waits.
 //!
+//! [`Curve`] and [`AgentGroups`] are others: what the run adds up to over time, for all agents or for the busy
+//! and the quiet ones. [`Ledger`] divides the sums by agent and by kind of message.
+//!
 //! `examples/federation.rs` shows the machines without the simulator.
 #![forbid(unsafe_code)]
 
+mod agent_groups;
 mod curve;
+mod gauge;
 mod invariants;
+mod ledger;
 pub mod network;
 mod observer;
 mod simulation;
 mod tally;
 pub mod world;
 
+pub use agent_groups::{AgentGroups, GroupBy};
 pub use curve::Curve;
+pub use gauge::Clustering;
 pub use invariants::Invariants;
-pub use observer::{Event, Observer, Stage};
+pub use ledger::{Ledger, Share};
+pub use observer::{Direction, Event, Observer, Sent, Stage};
 pub use simulation::{RunConfig, RunError};
 pub use tally::Tally;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use posse_core::{Agent, AgentId, Coordinator, Downlink, Incarnation, Uplink};
+use posse_core::{Agent, AgentId, Coordinator, Cost, Downlink, Incarnation, Uplink};
 
 use crate::tally::Tally;
 
@@ -31,6 +31,8 @@ pub enum Event<'a> {
         arm: usize,
         /// What it is worth less than the best one, in expectation.
         regret: f64,
+        /// What an arm of the offer is worth on average: choosing at random.
+        average_mean: f64,
     },
     /// An agent learned a reward.
     Learned {
@@ -77,6 +79,28 @@ pub enum Event<'a> {
     Quiet,
 }
 
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// From an agent to the coordinator.
+    Up,
+    /// From the coordinator to an agent.
+    Down,
+}
+
+/// Something that was sent, whether or not it will arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sent {
+    /// Which way.
+    pub direction: Direction,
+    /// By whom, or to whom.
+    pub agent: AgentId,
+    /// The kind of message in words, or what a frame without one is for.
+    pub kind: &'static str,
+    /// What it costs.
+    pub cost: Cost,
+}
+
 /// The machines, as they are right after an event.
 pub trait Stage {
     /// The coordinator.
@@ -97,6 +121,9 @@ pub trait Observer {
     /// Called after every event.
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage);
 
+    /// Called for everything that is sent, and sent again, before [`interacted`](Self::interacted).
+    fn sent(&mut self, _sent: &Sent) {}
+
     /// Called after every interaction, and once more when everything has arrived, with what the run adds up
     /// to so far. [`ControlFlow::Break`] ends the run with [`RunError::Stopped`](crate::RunError::Stopped).
     fn interacted(&mut self, _tally: &Tally) -> ControlFlow<()> {
@@ -114,6 +141,12 @@ impl Observer for Vec<&mut dyn Observer> {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         for observer in self {
             observer.observe(event, stage);
+        }
+    }
+
+    fn sent(&mut self, sent: &Sent) {
+        for observer in self {
+            observer.sent(sent);
         }
     }
 

@@ -1,7 +1,10 @@
 //! What a run adds up to.
 
-use posse_core::{Cost, Downlink, Uplink};
+use posse_core::{Cost, PrivacyReport};
 use serde::{Deserialize, Serialize};
+
+use crate::gauge::Clustering;
+use crate::observer::{Direction, Sent};
 
 /// Regret, reward and the cost of communication in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,6 +15,9 @@ pub struct Tally {
     pub regret: f64,
     /// Σ of rewards received.
     pub reward: f64,
+    /// What choosing at random would have received on average.
+    #[serde(default)]
+    pub random_reward: f64,
     /// From agents to the coordinator.
     pub up: Cost,
     /// From the coordinator to agents.
@@ -22,6 +28,15 @@ pub struct Tally {
     pub agents_seen: u64,
     /// Observations that agents had not sent when they crashed without their state or left for good.
     pub lost_observations: u64,
+    /// How well users are sorted, where they are: looked at now and then, and in the end.
+    #[serde(default)]
+    pub clustering: Option<Clustering>,
+    /// Sums with noise that had to be made positive definite.
+    #[serde(default)]
+    pub repairs: u64,
+    /// What may be claimed about privacy, where it is promised.
+    #[serde(default)]
+    pub privacy: Option<Box<PrivacyReport>>,
 }
 
 impl Tally {
@@ -31,16 +46,23 @@ impl Tally {
         self.up.messages + self.down.messages
     }
 
-    pub(crate) fn chose(&mut self, regret: f64) {
+    /// Reward as a multiple of what choosing at random would have received; zero if that is nothing.
+    #[must_use]
+    pub fn normalised_reward(&self) -> f64 {
+        if self.random_reward == 0.0 { 0.0 } else { self.reward / self.random_reward }
+    }
+
+    pub(crate) fn chose(&mut self, regret: f64, average_mean: f64) {
         self.interactions += 1;
         self.regret += regret;
+        self.random_reward += average_mean;
     }
 
-    pub(crate) fn sent_up(&mut self, message: &Uplink) {
-        self.up.add(message.cost());
-    }
-
-    pub(crate) fn sent_down(&mut self, message: &Downlink) {
-        self.down.add(message.cost());
+    /// Adds something that was sent.
+    pub(crate) fn sent(&mut self, sent: &Sent) {
+        match sent.direction {
+            Direction::Up => self.up.add(sent.cost),
+            Direction::Down => self.down.add(sent.cost),
+        }
     }
 }

@@ -32,6 +32,7 @@ fn numbers(count: usize) -> Cost {
 }
 
 fn uplink_cost(message: &Uplink) -> Cost {
+    let cluster = |d: usize| payload(d, (packed(d) + d + 2) as u64);
     let mut cost = match message {
         Uplink::Evidence(upload) => {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
@@ -40,6 +41,13 @@ fn uplink_cost(message: &Uplink) -> Cost {
         Uplink::RoundRequest => Cost { control: 1, ..Cost::default() },
         Uplink::Gradient(gradient) => {
             numbers(gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len))
+        }
+        Uplink::Cluster(upload) => cluster(upload.evidence.dimension()),
+        Uplink::Clusters(list) if list.uploads.is_empty() => Cost { control: 1, ..Cost::default() },
+        Uplink::Clusters(list) => {
+            let mut sum = Cost::default();
+            list.uploads.iter().for_each(|upload| sum.add(cluster(upload.evidence.dimension())));
+            sum
         }
     };
     cost.bytes = wire::encode_uplink(message).len() as u64;
@@ -51,6 +59,7 @@ fn downlink_cost(message: &Downlink) -> Cost {
     let mut cost = match message {
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
+        Downlink::Group(group) => dense(group.snapshot.evidence.dimension(), 2),
         Downlink::GradientRequest { point, .. } => numbers(point.len()),
         Downlink::Model(model) => {
             let d = model.estimate.len();
@@ -59,9 +68,11 @@ fn downlink_cost(message: &Downlink) -> Cost {
                 Fit::Online { .. } => dense(d, (packed(d) + d) as u64 + 3),
             }
         }
-        Downlink::Receipt { .. } | Downlink::Collect { .. } | Downlink::Abort { .. } => {
-            Cost { control: 1, ..Cost::default() }
-        }
+        Downlink::Receipt { .. }
+        | Downlink::Collect { .. }
+        | Downlink::Abort { .. }
+        | Downlink::ClusterReceipt { .. }
+        | Downlink::Regroup { .. } => Cost { control: 1, ..Cost::default() },
     };
     cost.bytes = wire::encode_downlink(message).len() as u64;
     cost
@@ -216,8 +227,11 @@ fn o26_an_exchange_is_two_messages() {
 #[test]
 fn o26_the_width_has_no_price() {
     let model = ModelConfig { fixed_width: Some(0.2), ..ModelConfig::default() };
-    let algorithm =
-        Algorithm::AsyncLinUcb(AsyncLinUcb { model, protocol: protocol(1.0, 1.0, JoinPolicy::Eager) });
+    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb {
+        model,
+        protocol: protocol(1.0, 1.0, JoinPolicy::Eager),
+        privacy: None,
+    });
     let tally = run(&small(9, 4, 100, algorithm)).1;
     let theory = run(&small(9, 4, 100, async_lin_ucb(protocol(1.0, 1.0, JoinPolicy::Eager)))).1;
     assert_eq!((tally.up.scalars, tally.down.scalars), (theory.up.scalars, theory.down.scalars));

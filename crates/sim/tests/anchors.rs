@@ -44,7 +44,7 @@ fn model() -> ModelConfig {
 fn asynchronous(threshold: f64) -> Algorithm {
     let (upload_threshold, download_threshold) = (Threshold(threshold), Threshold(threshold));
     let protocol = ProtocolConfig { upload_threshold, download_threshold, ..Default::default() };
-    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol })
+    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol, privacy: None })
 }
 
 /// `repaired` and `spread` are the mean and the standard deviation of the repaired code over nine seeds,

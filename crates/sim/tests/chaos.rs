@@ -4,12 +4,14 @@
 //! Every run derives from one seed. A failure prints the line that repeats it.
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedGlbUcb, FedGlbUcb3, FedLinUcb,
-    JoinPolicy, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb,
-    Threshold,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, Fclub,
+    FclubDc, FedGlbUcb, FedGlbUcb3, FedLinUcb, HomoDc, JoinPolicy, Linkage, PrivacyConfig, ProtocolConfig,
+    RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb, Threshold,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
-use posse_sim::world::{ArrivalConfig, GlmWorldConfig, HeterogeneousConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{
+    ArrivalConfig, ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, LinearConfig, WorldConfig,
+};
 use posse_sim::{Invariants, RunConfig, Tally};
 
 const SEEDS: u64 = 600;
@@ -123,9 +125,49 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
     }
 }
 
-/// Runs one seed with all invariants; the error has the line that repeats it.
-fn survives(test: &str, seed: u64, trouble: Trouble) -> Result<(Tally, u64), String> {
+/// The same with clustered users.
+fn clustered(seed: u64, trouble: Trouble) -> RunConfig {
     let config = chaotic(seed, trouble);
+    let mut draw = Seed(seed).stream("chaos", 1, 0);
+    let scale = |draw: &mut Stream| Threshold(pick(draw, &[0.0, 0.3, 1.0, f64::INFINITY]));
+    let clusters = ClusterConfig {
+        edge_scale: scale(&mut draw),
+        merge_scale: scale(&mut draw),
+        merge_gate: Threshold(pick(&mut draw, &[0.8, f64::INFINITY])),
+        linkage: pick(&mut draw, &[Linkage::Complete, Linkage::Transitive]),
+        phase_deadline: Some(400_000).filter(|_| draw.below(2) == 0),
+        ..Default::default()
+    };
+    let privacy = PrivacyConfig {
+        first_release: pick(&mut draw, &[1, 5]),
+        max_releases: pick(&mut draw, &[2, 5, 64]),
+        max_trees: pick(&mut draw, &[1, 3]),
+        release_growth: pick(&mut draw, &[1.01, 1.3]),
+        raw_buffer: draw.below(2) == 0,
+        ..Default::default()
+    };
+    let (upload_threshold, download_threshold) =
+        (Threshold(pick(&mut draw, &[1.0, 1.2, 2.0])), Threshold(pick(&mut draw, &[1.0, 1.2, 2.0])));
+    let algorithm = match draw.below(5) {
+        0 => Algorithm::Fclub(Fclub { clusters, ..Default::default() }),
+        1 => {
+            Algorithm::CdpFclubDc(CdpFclubDc { clusters, download_threshold, privacy, ..Default::default() })
+        }
+        2 => Algorithm::HomoDc(HomoDc { upload_threshold, download_threshold, ..Default::default() }),
+        3 => Algorithm::AsyncLinUcb(AsyncLinUcb { privacy: Some(privacy), ..Default::default() }),
+        _ => Algorithm::FclubDc(FclubDc {
+            clusters,
+            upload_threshold,
+            download_threshold,
+            ..Default::default()
+        }),
+    };
+    let world = ClusteredConfig { users: 12, clusters: 3, dimension: 3, arms: 3, ..Default::default() };
+    RunConfig { world: WorldConfig::Clustered(world), algorithm, ..config }
+}
+
+/// Runs one seed with all invariants; the error has the line that repeats it.
+fn survives(test: &str, seed: u64, config: &RunConfig) -> Result<(Tally, u64), String> {
     let mut invariants = Invariants::of(&config.algorithm);
     let outcome = config.run(&mut invariants);
     let repeat = format!("CHAOS_SEED={seed} cargo test -p posse-sim --test chaos {test}");
@@ -138,16 +180,20 @@ fn survives(test: &str, seed: u64, trouble: Trouble) -> Result<(Tally, u64), Str
 }
 
 fn all_seeds_survive(test: &str, trouble: Trouble) {
+    seeds_survive(test, SEEDS, |seed| chaotic(seed, trouble));
+}
+
+fn seeds_survive(test: &str, seeds: u64, of: impl Fn(u64) -> RunConfig) {
     let seeds = match std::env::var("CHAOS_SEED") {
         Ok(seed) => {
             let seed = seed.parse().expect("CHAOS_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 0..SEEDS,
+        Err(_) => 0..seeds,
     };
     let (mut uploads, mut events) = (0, 0);
     for seed in seeds {
-        let (tally, seen) = survives(test, seed, trouble).unwrap_or_else(|failure| panic!("{failure}"));
+        let (tally, seen) = survives(test, seed, &of(seed)).unwrap_or_else(|failure| panic!("{failure}"));
         uploads += tally.up.messages;
         events += seen;
     }
@@ -172,6 +218,30 @@ fn evidence_survives_coordinator_restarts_from_the_log() {
 #[test]
 fn only_what_a_truncated_log_held_is_lost() {
     all_seeds_survive("only_what_a_truncated_log_held_is_lost", Trouble::LostHistory);
+}
+
+#[test]
+fn evidence_of_clusters_survives_hostile_links() {
+    let test = "evidence_of_clusters_survives_hostile_links";
+    seeds_survive(test, SEEDS / 4, |seed| clustered(seed, Trouble::Links));
+}
+
+#[test]
+fn evidence_of_clusters_survives_crashing_agents() {
+    let test = "evidence_of_clusters_survives_crashing_agents";
+    seeds_survive(test, SEEDS / 4, |seed| clustered(seed, Trouble::Crashes));
+}
+
+#[test]
+fn evidence_of_clusters_survives_coordinator_restarts_from_the_log() {
+    let test = "evidence_of_clusters_survives_coordinator_restarts_from_the_log";
+    seeds_survive(test, SEEDS / 4, |seed| clustered(seed, Trouble::Restarts));
+}
+
+#[test]
+fn a_truncated_log_loses_nothing_of_clusters_that_can_be_said_again() {
+    let test = "a_truncated_log_loses_nothing_of_clusters_that_can_be_said_again";
+    seeds_survive(test, SEEDS / 4, |seed| clustered(seed, Trouble::LostHistory));
 }
 
 #[test]

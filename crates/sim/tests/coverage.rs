@@ -93,7 +93,7 @@ fn o23_the_width_of_lin_ucb_covers() {
 fn o23_the_width_of_every_asynchronous_agent_covers() {
     let (agents, model) = (4, ModelConfig::default());
     let protocol = protocol(1.5, 2.0, JoinPolicy::Lazy);
-    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb { model: model.clone(), protocol });
+    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb { model: model.clone(), protocol, privacy: None });
     let runs = measure(agents, &algorithm, &model);
     for agent in 0..agents as usize {
         let (share, closeness) = (failures(&runs, agent), mean_worst(&runs, agent));

@@ -194,7 +194,7 @@ fn thompson(model: ModelConfig, protocol: ProtocolConfig, sampling_scale: f64) -
 #[test]
 fn o11_thompson_sampling_without_spread_is_greedy() {
     let protocol = protocol(1.5, 2.5, JoinPolicy::Lazy);
-    let greedy = AsyncLinUcb { model: model(Some(0.0)), protocol: protocol.clone() };
+    let greedy = AsyncLinUcb { model: model(Some(0.0)), protocol: protocol.clone(), privacy: None };
     assert_same_choices(&thompson(model(None), protocol, 0.0), &Algorithm::AsyncLinUcb(greedy));
 }
 
@@ -261,7 +261,7 @@ fn o11_approximately_perturbed_history_is_thompson_sampling() {
 #[test]
 fn o11_history_without_perturbation_is_greedy() {
     let protocol = protocol(1.5, 2.5, JoinPolicy::Lazy);
-    let greedy = AsyncLinUcb { model: model(Some(0.0)), protocol: protocol.clone() };
+    let greedy = AsyncLinUcb { model: model(Some(0.0)), protocol: protocol.clone(), privacy: None };
     let unperturbed = AsyncLinPhe { protocol, perturbations: 0.0, ..AsyncLinPhe::default() };
     assert_same_choices(&Algorithm::AsyncLinPhe(unperturbed), &Algorithm::AsyncLinUcb(greedy));
 }

@@ -8,10 +8,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedGlbUcb, FedGlbUcb3,
-    FedLinUcb, JoinPolicy, ScheduledGlbUcb, SyncLinUcb, Threshold, Uplink,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, ClusterUpload,
+    Cost, Downlink, Fclub, FclubDc, FedGlbUcb, FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy,
+    PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold, Uplink,
 };
-use posse_sim::world::{GlmWorldConfig, HeterogeneousConfig, WorldConfig};
+use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
 use support::{linear, protocol, small};
@@ -42,7 +43,8 @@ impl Observer for Transcript {
                 let choice = std::mem::take(&mut self.choice);
                 let reward = significant(*reward);
                 let view = stage.agent(*agent).or(stage.agent(posse_core::AgentId(0)));
-                let withheld = view.map_or(0, |agent| agent.inspect().withheld);
+                let cold = view.filter(|agent| agent.clusters().is_empty());
+                let withheld = cold.map_or(0, |agent| agent.inspect().withheld);
                 let cold = if withheld > 0 { "  cold" } else { "" };
                 writeln!(self.text, "{choice}  reward {reward:>8}{cold}").expect("a string takes everything");
             }
@@ -71,7 +73,19 @@ fn uplink(message: &Uplink) -> String {
             let (round, step) = (gradient.round.0, gradient.step);
             format!("round {round}: gradient {step} of length {}{curvature}", significant(norm))
         }
+        Uplink::Cluster(upload) => cluster(upload),
+        Uplink::Clusters(list) => {
+            let kept = list.kept.iter().map(|kept| format!("cluster {} as before", kept.0));
+            let all: Vec<String> = kept.chain(list.uploads.iter().map(cluster)).collect();
+            format!("phase {}: {}", list.phase.0, all.join("; "))
+        }
     }
+}
+
+fn cluster(upload: &ClusterUpload) -> String {
+    let noise = if upload.released { ", with noise" } else { "" };
+    let all = observations(upload.evidence.count());
+    format!("cluster {} #{} ({all} in all{noise})", upload.cluster.0, upload.number)
 }
 
 fn downlink(message: &Downlink) -> String {
@@ -96,6 +110,17 @@ fn downlink(message: &Downlink) -> String {
             format!("model v{version} ({}, of which {own} here)", observations(model.evidence.count()))
         }
         Downlink::Abort { round } => format!("round {} ends without a result", round.0),
+        Downlink::Group(GroupSnapshot { cluster, members, snapshot }) => format!(
+            "group of cluster {}: {members} contributed, v{} ({})",
+            cluster.0,
+            snapshot.version.0,
+            observations(snapshot.evidence.count())
+        ),
+        Downlink::ClusterReceipt { cluster, number, version } => {
+            let state = version.map_or("behind".to_owned(), |v| format!("up to date at v{}", v.0));
+            format!("receipt for cluster {} #{number}, {state}", cluster.0)
+        }
+        Downlink::Regroup { phase, .. } => format!("phase {} begins", phase.0),
     }
 }
 
@@ -130,6 +155,20 @@ fn summary(tally: &Tally) -> String {
 /// A seed with which every agent acts now and then.
 const SEED: u64 = 21;
 
+fn is_clustered(algorithm: &Algorithm) -> bool {
+    let name = algorithm.name();
+    name.contains("club") || name.contains("homo") || name == "user-lin-ucb"
+}
+
+/// Users are told apart, and clusters are found alike, sooner than is wise.
+fn clusters() -> ClusterConfig {
+    ClusterConfig {
+        edge_scale: Threshold(0.5),
+        merge_gate: Threshold(f64::INFINITY),
+        ..ClusterConfig::default()
+    }
+}
+
 /// Settings under which something happens in twenty steps.
 fn play(algorithm: Algorithm) -> RunConfig {
     let lazy = protocol(3.0, 5.0, JoinPolicy::Lazy);
@@ -159,11 +198,20 @@ fn play(algorithm: Algorithm) -> RunConfig {
         Algorithm::FedGlbUcb1(config) => Algorithm::FedGlbUcb1(ScheduledGlbUcb { round_every: 7, ..config }),
         Algorithm::FedGlbUcb2(config) => Algorithm::FedGlbUcb2(ScheduledGlbUcb { round_every: 7, ..config }),
         Algorithm::FedGlbUcb3(config) => Algorithm::FedGlbUcb3(FedGlbUcb3 { round_every: 7, ..config }),
+        Algorithm::Fclub(config) => Algorithm::Fclub(Fclub { clusters: clusters(), ..config }),
+        Algorithm::FclubDc(config) => Algorithm::FclubDc(FclubDc { clusters: clusters(), ..config }),
+        Algorithm::CdpFclubDc(config) => {
+            let privacy = PrivacyConfig { first_release: 3, max_releases: 4, ..config.privacy };
+            Algorithm::CdpFclubDc(CdpFclubDc { clusters: clusters(), privacy, ..config })
+        }
         other => other,
     };
+    let clicks =
+        ClusteredConfig { users: 6, clusters: 2, dimension: 2, arms: 4, ..ClusteredConfig::default() };
     let mixed = HeterogeneousConfig { dimension: 3, shared: 2, arms: 4, ..HeterogeneousConfig::default() };
     let world = match &algorithm {
         Algorithm::AsyncLinUcbAm(_) => WorldConfig::Heterogeneous(mixed),
+        other if is_clustered(other) => WorldConfig::Clustered(clicks),
         other => match other.link() {
             Some(link) => {
                 WorldConfig::Glm(GlmWorldConfig { link, dimension: 2, arms: 4, ..Default::default() })

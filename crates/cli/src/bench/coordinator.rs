@@ -105,7 +105,7 @@ fn literal(agents: usize, uploads: usize) -> f64 {
 }
 
 /// Memory of this process that is really there, on systems that tell it this way.
-fn resident_bytes() -> Option<u64> {
+pub(super) fn resident_bytes() -> Option<u64> {
     const PAGE: u64 = 4096;
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     pages.split_whitespace().nth(1)?.parse::<u64>().ok().map(|pages| pages * PAGE)

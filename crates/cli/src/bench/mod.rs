@@ -1,6 +1,7 @@
 //! Measurements, each beside a baseline in the same run: seconds differ from machine to machine, ratios
 //! much less.
 
+mod clustered;
 mod coordinator;
 mod interaction;
 mod literal;
@@ -12,6 +13,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+pub(crate) use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub(crate) use coordinator::{Uploads, uploads};
 pub(crate) use interaction::{Interactions, interactions};
 pub(crate) use simulation::{Simulated, simulated, simulated_clicks};
@@ -39,6 +41,10 @@ pub(crate) struct Measurements {
     pub(crate) clicks: Vec<Simulated>,
     /// Global updates of the generalized linear family.
     pub(crate) solvers: Vec<Solved>,
+    /// Whole simulations with clustered users.
+    pub(crate) clustered: Vec<Simulated>,
+    /// The step between two phases at one agent.
+    pub(crate) phases: Vec<PhaseStep>,
 }
 
 /// The shortest of several times that `work` took, in seconds: what else the machine does only adds.

@@ -125,7 +125,7 @@ fn model() -> ModelConfig {
 fn asynchronous(threshold: f64) -> Algorithm {
     let (upload_threshold, download_threshold) = (Threshold(threshold), Threshold(threshold));
     let protocol = ProtocolConfig { upload_threshold, download_threshold, ..Default::default() };
-    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol })
+    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol, privacy: None })
 }
 
 fn synchronous(threshold: f64) -> Algorithm {

@@ -9,7 +9,7 @@ use crate::metric::Metric;
 
 pub(crate) use judge::judge;
 pub(crate) use read::read;
-pub(crate) use verdict::{Verdict, report};
+pub(crate) use verdict::{Judgement, Verdict, report};
 
 /// How serious a check is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

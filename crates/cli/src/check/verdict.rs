@@ -30,7 +30,7 @@ pub(crate) enum Judgement {
 
 impl Judgement {
     /// As shown.
-    const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
             Self::Fail => "FAIL",

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::{Ending, print, print_json};
 use crate::bench::{
-    Effort, Measurements, Simulated, interactions, simulated, simulated_clicks, solved, uploads,
+    Effort, Measurements, Simulated, clustered, interactions, phase_step, simulated, simulated_clicks,
+    solved, uploads,
 };
 
 /// Measure what an interaction, an upload and a simulation cost on this machine
@@ -30,6 +31,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         simulations: simulated(effort)?,
         clicks: simulated_clicks(effort)?,
         solvers: solved(effort)?,
+        clustered: clustered(effort)?,
+        phases: [100, 1000, if args.quick { 3000 } else { 10_000 }]
+            .into_iter()
+            .map(phase_step)
+            .collect::<Result<_, _>>()?,
     };
     if args.json {
         print_json(&measured)?;
@@ -92,6 +98,15 @@ fn tables(measured: &Measurements) -> String {
                 row.scalars
             ),
         );
+    }
+    line(out, "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features (published: likewise)");
+    simulations(out, &measured.clustered);
+    line(out, "\nBegin a phase at one agent: estimates, edges, components, 10 features");
+    line(out, "     users         time   clusters   bytes/user");
+    for row in &measured.phases {
+        let bytes = row.bytes_per_user.map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
+        let (users, time, clusters) = (row.users, row.milliseconds, row.clusters);
+        line(out, &format!("{users:>10} {time:>9.1} ms {clusters:>10} {bytes:>12}"));
     }
     text
 }

@@ -15,7 +15,7 @@ use crate::results::Results;
 use crate::row::Row;
 use crate::runner::Outcome;
 use crate::shard::Shard;
-use crate::{interrupt, runner, table};
+use crate::{interrupt, runner, statement, table};
 
 /// How to run.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub(super) struct Options {
     /// Replace other results in the directory
     #[arg(long, requires = "out")]
     force: bool,
-    /// Also write summary.csv and curves.csv
+    /// Also write every table as CSV
     #[arg(long, requires = "out")]
     csv: bool,
     /// Run only part I of N, for several machines; `posse merge` joins the parts
@@ -81,7 +81,8 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
         Some(results) => results.keep(cell, outcome),
         None => Ok(()),
     };
-    let ran = runner::run(&left, options.jobs.unwrap_or(0).into(), &progress, stop, &keep)?;
+    let ran =
+        runner::run(&left, experiment.curves, options.jobs.unwrap_or(0).into(), &progress, stop, &keep)?;
     for (place, outcome) in pending.into_iter().zip(ran) {
         outcomes[place] = outcome;
     }
@@ -142,6 +143,9 @@ fn conclude(
         show(experiment, &rows, &verdicts)
     };
     print(&text)?;
+    if !options.quiet {
+        say_how_to_report(options);
+    }
     Ok(ending(&failures, &verdicts))
 }
 
@@ -171,13 +175,25 @@ pub(super) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdic
     } else {
         ""
     };
-    label.to_owned() + &table::summary(&experiment.groups, rows) + &check::report(verdicts, experiment.quick)
+    label.to_owned()
+        + &table::summary(&experiment.groups, rows)
+        + &statement::report(&experiment.groups, rows)
+        + &check::report(verdicts, experiment.quick)
 }
 
 /// How a run ended in which these cells failed and these verdicts were given.
 pub(super) fn ending(failures: &[(&str, &str)], verdicts: &[Verdict]) -> Ending {
     let failed = !failures.is_empty() || verdicts.iter().any(Verdict::is_failure);
     if failed { Ending::Failed } else { Ending::Done }
+}
+
+/// What to do next.
+fn say_how_to_report(options: &Options) {
+    let mut stderr = std::io::stderr();
+    let _ = match &options.out {
+        Some(directory) => writeln!(stderr, "plots and tables: posse report {}", directory.display()),
+        None => writeln!(stderr, "with --out DIR the results are kept, and `posse report DIR` plots them"),
+    };
 }
 
 /// What to do after an interruption.

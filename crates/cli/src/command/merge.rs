@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Replace other results in OUT
     #[arg(long)]
     force: bool,
-    /// Also write summary.csv and curves.csv
+    /// Also write every table as CSV
     #[arg(long)]
     csv: bool,
 }

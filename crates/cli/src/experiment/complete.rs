@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use super::curves::Curves;
 use super::source::{Entry, Table, Value};
 use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Variant, nested_defaults};
 
@@ -10,7 +11,7 @@ use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Varian
 pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
     let mut whole = toml::Table::new();
     let defaults = [("seed", Some(0)), ("repetitions", Some(1))];
-    for (key, default) in [("title", None), ("description", None)]
+    for (key, default) in [("title", None), ("description", None), ("prepare", None)]
         .into_iter()
         .chain(defaults)
         .chain([("horizon", None), ("agents", None)])
@@ -29,6 +30,9 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
             let table = root.get(section.key()).and_then(|entry| entry.node.table()).unwrap_or(&empty);
             whole.insert(section.key().into(), complete_section(section, table).into());
         }
+    }
+    if root.get("curves").is_some() {
+        whole.insert("curves".into(), Curves::read(root).to_toml().into());
     }
     if let Some(checks) = root.get("check") {
         whole.insert("check".into(), checks.node.to_toml());

@@ -6,7 +6,9 @@
 //! sense?). Nothing runs before all five are through.
 
 mod complete;
+mod curves;
 pub(crate) mod diagnostic;
+mod library;
 mod quick;
 pub(crate) mod resolve;
 pub(crate) mod source;
@@ -23,8 +25,10 @@ use posse_sim::RunConfig;
 use serde_json::Value as Json;
 
 use crate::check::{self, Check};
+pub(crate) use curves::Curves;
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
+use library::Library;
 use source::{Entry, Node, Span, Table};
 
 /// More cells than anybody has time for: surely a slip.
@@ -45,6 +49,8 @@ pub(crate) struct Experiment {
     pub(crate) resolved: toml::Table,
     /// What it says must hold, or is expected to.
     pub(crate) checks: Vec<Check>,
+    /// Which curves are kept.
+    pub(crate) curves: Curves,
     seed: u64,
 }
 
@@ -120,7 +126,8 @@ impl Experiment {
             complete::complete(&root, &written.iter().filter_map(|node| node.table()).collect::<Vec<_>>());
         let groups = groups(&root, &written, repetitions)?;
         let checks = check::read(root.get("check"), &groups)?;
-        Ok(Self { id: String::new(), quick, groups, repetitions, resolved, checks, seed })
+        let curves = Curves::read(&root);
+        Ok(Self { id: String::new(), quick, groups, repetitions, resolved, checks, curves, seed })
     }
 
     /// All cells, in the order of the plan: groups as written, then seeds.
@@ -157,7 +164,8 @@ struct Contender {
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
-        let apart = ["title", "description", "seed", "repetitions", "algorithm", "check"];
+        let apart =
+            ["title", "description", "prepare", "seed", "repetitions", "algorithm", "curves", "check"];
         !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());
@@ -172,6 +180,8 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
             format!("the sweeps and repetitions make {size} cells: at most {MOST_CELLS} can be run");
         return Err(vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
     }
+    let prepare = root.get("prepare").and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_str);
+    let library = Library::new(prepare);
     let worlds = sweep::expand(&shared);
     let (mut groups, mut found) = (Vec::new(), Vec::new());
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
@@ -180,7 +190,7 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         for world in &worlds {
             for own in sweep::expand(&contender.table) {
                 let (id, choices) = id(&contender.name, &world.choices, &distinct, &own.choices);
-                match resolve::resolve(&world.table, &own.table, &contender.header) {
+                match resolve::resolve(&world.table, &own.table, &contender.header, &library) {
                     Err(problems) => found.extend(problems),
                     Ok(config) => {
                         let content = format!("{config:?}");
@@ -300,7 +310,9 @@ mod tests {
                 // How few features are enough depends on how many are shared.
                 let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
                 let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
-                if depends || tabular {
+                // Without data nothing can be built; the ranges of such worlds are tested in the simulator.
+                let needs_data = variant.defaults.contains_key("data");
+                if depends || tabular || needs_data {
                     continue;
                 }
                 let Some((good, bad)) = probes(setting.range) else { continue };

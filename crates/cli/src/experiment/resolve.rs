@@ -8,6 +8,7 @@ use posse_sim::world::{ArrivalConfig, WorldConfig};
 use serde::de::DeserializeOwned;
 
 use super::diagnostic::Diagnostic;
+use super::library::{Absent, Library};
 use super::source::{Entry, Node, Span, Table, Value, label};
 use crate::settings::{BOTH_THRESHOLDS, Section, THRESHOLD};
 
@@ -16,9 +17,10 @@ pub(crate) fn resolve(
     shared: &Table,
     algorithm: &Table,
     header: &Span,
+    library: &Library,
 ) -> Result<RunConfig, Vec<Diagnostic>> {
     let mut combination =
-        Combination { shared: shared.clone(), algorithm: algorithm.clone(), header: header.clone() };
+        Combination { shared: shared.clone(), algorithm: algorithm.clone(), header: header.clone(), library };
     let config = combination.config().map_err(|diagnostic| vec![diagnostic])?;
     if config.check().is_ok() {
         return Ok(config);
@@ -62,14 +64,15 @@ fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
 }
 
 /// Concrete values.
-struct Combination {
+struct Combination<'l> {
     shared: Table,
     algorithm: Table,
     /// Where the header of the algorithm is.
     header: Span,
+    library: &'l Library,
 }
 
-impl Combination {
+impl Combination<'_> {
     /// The run, with defaults for what is not written.
     fn config(&self) -> Result<RunConfig, Diagnostic> {
         let whole = |key: &str| {
@@ -78,11 +81,18 @@ impl Combination {
             // Left out because it was wrong: any number will do to find out what else is.
             number.map_or(1, i64::cast_unsigned)
         };
+        let mut world = self.part::<WorldConfig>(Section::Environment)?;
+        self.library.attach(&mut world).map_err(|Absent { key, message, help }| {
+            let entry = self.table(Section::Environment).and_then(|table| table.get(key));
+            let place =
+                entry.map_or_else(|| self.place(Some(Section::Environment)), |entry| entry.node.span.clone());
+            Diagnostic::new(&place, message).maybe_help(help)
+        })?;
         Ok(RunConfig {
             seed: Seed(0),
             agents: whole("agents"),
             horizon: whole("horizon"),
-            world: self.part::<WorldConfig>(Section::Environment)?,
+            world,
             arrival: self.part::<ArrivalConfig>(Section::Arrival)?,
             network: self.part::<NetworkConfig>(Section::Network)?,
             faults: self.part::<FaultConfig>(Section::Faults)?,

@@ -2,6 +2,7 @@
 //!
 //! This looks at the file as written, before sweeps are expanded, so that every slip is reported once.
 
+use super::curves;
 use super::diagnostic::Diagnostic;
 use super::source::{Entry, Span, Table, Value};
 use super::values::{check_list, check_setting, check_sweep, did_you_mean, fits, wrong_type};
@@ -9,7 +10,7 @@ use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
 use crate::suggest::closest;
 
 /// What the top of an experiment may hold besides tables.
-const TOP: [&str; 6] = ["title", "description", "seed", "repetitions", "horizon", "agents"];
+const TOP: [&str; 7] = ["title", "description", "prepare", "seed", "repetitions", "horizon", "agents"];
 
 /// More agents than can be simulated in memory.
 const MOST_AGENTS: i64 = 10_000_000;
@@ -43,7 +44,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let key = entry.key.as_str();
     let section = Section::ALL.into_iter().find(|section| section.key() == key);
     match (key, section) {
-        ("title" | "description", _) => {
+        ("title" | "description" | "prepare", _) => {
             if !matches!(entry.node.scalar(), Some(toml::Value::String(_))) {
                 found.push(wrong_type(key, &entry.node, "a text"));
             }
@@ -53,6 +54,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
         ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
         // Checks are about groups, which are not known yet.
         ("check", _) => {}
+        ("curves", _) => curves::check(entry, found),
         (_, Some(Section::Algorithm)) => check_algorithms(entry, found),
         (_, Some(section)) => match entry.node.table() {
             Some(table) => check_section(section, table, &entry.span, found),
@@ -74,7 +76,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
 
 /// What the top of an experiment holds that is most like `key`.
 fn near_top_key(key: &str) -> Option<&'static str> {
-    closest(key, TOP.into_iter().chain(["check"]).chain(Section::ALL.into_iter().map(Section::key)))
+    closest(key, TOP.into_iter().chain(["curves", "check"]).chain(Section::ALL.into_iter().map(Section::key)))
 }
 
 /// Checks a whole number that cannot be swept.

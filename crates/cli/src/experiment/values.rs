@@ -105,7 +105,7 @@ pub(super) fn fits(kind: &Kind, node: &Node) -> bool {
         (Kind::Number | Kind::Threshold, Some(toml::Value::Integer(_) | toml::Value::Float(_))) => true,
         (Kind::Threshold, Some(toml::Value::String(word))) => word == "inf",
         (Kind::Whole | Kind::Size(_), Some(toml::Value::Integer(number))) => *number >= 0,
-        (Kind::Switch, Some(toml::Value::Boolean(_))) => true,
+        (Kind::Switch, Some(toml::Value::Boolean(_))) | (Kind::Text, Some(toml::Value::String(_))) => true,
         (Kind::OneOf(words), Some(toml::Value::String(word))) => words.contains(&word.as_str()),
         _ => false,
     }

@@ -11,7 +11,7 @@ pub(super) const PARTIAL: &str = ".partial";
 
 /// Puts what `write` writes in the place of the file at `path` at once. On any failure the old file stays
 /// as it was and nothing is left behind.
-pub(super) fn replace(
+pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -29,7 +29,7 @@ pub(super) fn replace(
 }
 
 /// The same with a text.
-pub(super) fn replace_text(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn replace_text(path: &Path, text: &str) -> anyhow::Result<()> {
     replace(path, |file| Ok(file.write_all(text.as_bytes())?))
 }
 

@@ -1,16 +1,20 @@
-//! Rows as columns: `summary` has a row for each cell, `curves` one for each point of each cell.
+//! Rows as columns: `summary` has a row for each cell, `curves` one for each point of each cell, `agents` one for
+//! each thing known of agents, `messages` one for each kind of message.
 //!
 //! Content depends on the plan and the numbers only: rows in the order of the plan, columns in the order in
 //! which the plan first has them, `seconds` last.
 
 use std::collections::BTreeMap;
 
+use posse_core::Cost;
+use posse_sim::{GroupBy, Tally};
 use serde_json::{Map, Value};
 
 use crate::experiment::Experiment;
 use crate::metric::{METRICS, Measure};
 use crate::row::{Row, settings};
 use crate::settings::{Kind, Section, Setting, nested_defaults};
+use crate::share::{Flow, QUANTILES, Spread};
 
 /// Columns of equal length with names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,23 +63,88 @@ impl Frame {
         frame
     }
 
-    /// A row for each point of the curves of `rows`.
+    /// A row for each point of the curves of `rows`: for all agents, then for each group of them, if any.
     pub(crate) fn curves(experiment: &Experiment, rows: &[Row<'_>]) -> Self {
+        let by = match experiment.curves.by {
+            GroupBy::Activity => "activity",
+            GroupBy::Id => "id",
+        };
+        let mut points: Vec<Point<'_>> = Vec::new();
+        for row in rows {
+            let all = row.record.curve.iter();
+            points.extend(all.map(|tally| Point { row, agents: None, step: tally.interactions, tally }));
+            let count = row.record.groups.first().map_or(0, Vec::len);
+            for group in 0..count {
+                let moments = row.record.curve.iter().zip(&row.record.groups);
+                points.extend(moments.map(|(all, parts)| Point {
+                    row,
+                    agents: Some(format!("{} of {count} by {by}", group + 1)),
+                    step: all.interactions,
+                    tally: &parts[group],
+                }));
+            }
+        }
         let mut frame = Self::default();
-        let points = || rows.iter().flat_map(|row| row.record.curve.iter().map(move |point| (row, point)));
-        let text =
-            |of: &dyn Fn(&Row<'_>) -> String| Column::Text(points().map(|(row, _)| Some(of(row))).collect());
-        frame.push("id", text(&|row| row.cell.id.clone()));
-        frame.push("group", text(&|row| experiment.groups[row.cell.group].id.clone()));
-        frame.push("quick", Column::Switch(points().map(|_| Some(experiment.quick)).collect()));
-        frame.push("algorithm", text(&|row| row.cell.config.algorithm.name().into()));
-        let seeds = points().map(|(row, _)| Some(signed(row.cell.config.seed.0)));
-        frame.push("seed", Column::Whole(seeds.collect()));
-        frame.push("step", measures(points().map(|(_, point)| Measure::Whole(point.interactions))));
+        frame.push_identity(experiment, &points.iter().map(|point| point.row).collect::<Vec<_>>());
+        let agents = points.iter().map(|point| Some(point.agents.clone().unwrap_or_else(|| "all".into())));
+        frame.push("agents", Column::Text(agents.collect()));
+        frame.push("step", measures(points.iter().map(|point| Measure::Whole(point.step))));
+        frame.push("interactions", measures(points.iter().map(|p| Measure::Whole(p.tally.interactions))));
         for metric in METRICS {
-            frame.push(metric.name, measures(points().map(|(_, point)| (metric.of)(point))));
+            // Of a round, or of what was lost, no group has a part of its own.
+            let of_all = ["rounds", "lost_observations"].contains(&metric.name);
+            let known =
+                |point: &Point<'_>| (!of_all || point.agents.is_none()).then(|| (metric.of)(point.tally));
+            frame.push(metric.name, optional_measures(points.iter().map(known)));
         }
         frame
+    }
+
+    /// A row for each cell and each thing that is known of agents: its mean and quantiles over agents.
+    pub(crate) fn agents(experiment: &Experiment, rows: &[Row<'_>]) -> Self {
+        let spreads: Vec<(&Row<'_>, &Spread)> =
+            rows.iter().flat_map(|row| row.record.agents.iter().map(move |spread| (row, spread))).collect();
+        let mut frame = Self::default();
+        frame.push_identity(experiment, &spreads.iter().map(|(row, _)| *row).collect::<Vec<_>>());
+        frame.push("metric", texts(spreads.iter().map(|(_, spread)| spread.metric.as_str())));
+        let numbers = |of: &dyn Fn(&Spread) -> Option<f64>| {
+            Column::Number(spreads.iter().map(|(_, spread)| of(spread)).collect())
+        };
+        frame.push("mean", numbers(&|spread| Some(spread.mean)));
+        for (place, (name, _)) in QUANTILES.iter().enumerate() {
+            frame.push(name, numbers(&|spread| spread.quantiles.get(place).copied()));
+        }
+        frame
+    }
+
+    /// A row for each cell and each kind of message in each direction.
+    pub(crate) fn messages(experiment: &Experiment, rows: &[Row<'_>]) -> Self {
+        let flows: Vec<(&Row<'_>, &Flow)> =
+            rows.iter().flat_map(|row| row.record.messages.iter().map(move |flow| (row, flow))).collect();
+        let mut frame = Self::default();
+        frame.push_identity(experiment, &flows.iter().map(|(row, _)| *row).collect::<Vec<_>>());
+        frame.push("direction", texts(flows.iter().map(|(_, flow)| flow.direction.as_str())));
+        frame.push("kind", texts(flows.iter().map(|(_, flow)| flow.kind.as_str())));
+        let costs: [(&str, CostOf); 5] = [
+            ("messages", |cost| cost.messages),
+            ("control_messages", |cost| cost.control),
+            ("scalars", |cost| cost.scalars),
+            ("paper_scalars", |cost| cost.paper_scalars),
+            ("bytes", |cost| cost.bytes),
+        ];
+        for (name, of) in costs {
+            frame.push(name, measures(flows.iter().map(|(_, flow)| Measure::Whole(of(&flow.cost)))));
+        }
+        frame
+    }
+
+    /// Which cell each row of a table is of.
+    fn push_identity(&mut self, experiment: &Experiment, rows: &[&Row<'_>]) {
+        self.push("id", texts(rows.iter().map(|row| row.cell.id.as_str())));
+        self.push("group", texts(rows.iter().map(|row| experiment.groups[row.cell.group].id.as_str())));
+        self.push("quick", Column::Switch(vec![Some(experiment.quick); rows.len()]));
+        self.push("algorithm", texts(rows.iter().map(|row| row.cell.config.algorithm.name())));
+        self.push("seed", measures(rows.iter().map(|row| Measure::Whole(row.cell.config.seed.0))));
     }
 
     /// Adds a column at the end.
@@ -160,18 +229,40 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
+/// Where a number is in a cost.
+type CostOf = fn(&Cost) -> u64;
+
+/// A point of a curve.
+struct Point<'a> {
+    row: &'a Row<'a>,
+    /// Which group of agents, if not all.
+    agents: Option<String>,
+    /// Interactions of all agents.
+    step: u64,
+    tally: &'a Tally,
+}
+
+/// Words as a column.
+fn texts<'t>(values: impl Iterator<Item = &'t str>) -> Column {
+    Column::Text(values.map(|value| Some(value.to_owned())).collect())
+}
+
 /// Measured values as a column.
 fn measures(values: impl Iterator<Item = Measure> + Clone) -> Column {
-    let is_whole = values.clone().all(|value| matches!(value, Measure::Whole(_)));
-    let mut whole = Vec::new();
-    let mut numbers = Vec::new();
-    for value in values {
-        match value {
-            Measure::Whole(count) if is_whole => whole.push(Some(signed(count))),
-            other => numbers.push(Some(other.as_f64())),
-        }
+    optional_measures(values.map(Some))
+}
+
+/// The same with some missing.
+fn optional_measures(values: impl Iterator<Item = Option<Measure>> + Clone) -> Column {
+    if values.clone().all(|value| matches!(value, None | Some(Measure::Whole(_)))) {
+        let whole = |value| match value {
+            Some(Measure::Whole(count)) => Some(signed(count)),
+            _ => None,
+        };
+        Column::Whole(values.map(whole).collect())
+    } else {
+        Column::Number(values.map(|value| value.map(Measure::as_f64)).collect())
     }
-    if is_whole { Column::Whole(whole) } else { Column::Number(numbers) }
 }
 
 /// Whole numbers are stored with a sign, which every reader understands.

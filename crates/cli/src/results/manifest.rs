@@ -15,7 +15,7 @@ use crate::shard::Shard;
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The version of the layout of a directory.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Everything about a directory of results but the numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,6 +87,14 @@ pub(crate) struct Host {
     processors: usize,
     /// Which of the instructions that kernels choose between are there.
     features: Vec<String>,
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { os, arch, processors, features } = self;
+        write!(f, "{os}, {arch}, {processors} processors")?;
+        if features.is_empty() { Ok(()) } else { write!(f, ", {}", features.join(" ")) }
+    }
 }
 
 impl Host {

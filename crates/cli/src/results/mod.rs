@@ -6,13 +6,15 @@
 //! | `experiment.toml` | the experiment with all defaults; it can be run again |
 //! | `cells/` | a file for each finished cell, on the disk before the next one begins |
 //! | `summary.parquet` | a row for each cell: every setting, every metric, the seed |
-//! | `curves.parquet` | the metrics over time, at log-spaced moments |
+//! | `curves.parquet` | the metrics over time, at log-spaced moments, for groups of agents too if asked |
+//! | `agents.parquet` | how regret, messages and more are spread over agents, a row for each cell and metric |
+//! | `messages.parquet` | what was sent of each kind of message, in each direction |
 //!
 //! Every file is written under another name and renamed, so that none is ever there by half. What decides
 //! on resuming is `cells/`; everything else is made anew from it.
 
 mod csv;
-mod durable;
+pub(crate) mod durable;
 mod frame;
 mod manifest;
 mod parquet;
@@ -35,8 +37,10 @@ use stored::{CELLS, Found};
 
 const EXPERIMENT: &str = "experiment.toml";
 const LOCK: &str = ".lock";
+/// Where `posse report` writes unless told otherwise.
+pub(crate) const REPORT: &str = "report.html";
 /// Made at the end, from everything else.
-const DERIVED: [&str; 4] = ["summary.parquet", "curves.parquet", "summary.csv", "curves.csv"];
+const TABLES: [&str; 4] = ["summary", "curves", "agents", "messages"];
 
 /// A directory that results go to.
 #[derive(Debug)]
@@ -126,14 +130,10 @@ impl Results {
         checks: &[Verdict],
         as_csv: bool,
     ) -> anyhow::Result<()> {
-        let [summary, curves, summary_csv, curves_csv] = DERIVED.map(|name| self.directory.join(name));
-        for (frame, path, csv) in [
-            (Frame::summary(experiment, rows), summary, summary_csv),
-            (Frame::curves(experiment, rows), curves, curves_csv),
-        ] {
-            parquet::write(&path, &frame)?;
+        for (name, frame) in frames(experiment, rows) {
+            parquet::write(&self.directory.join(format!("{name}.parquet")), &frame)?;
             if as_csv {
-                csv::write(&csv, &frame)?;
+                csv::write(&self.directory.join(format!("{name}.csv")), &frame)?;
             }
         }
         self.manifest.checks = checks.to_vec();
@@ -151,7 +151,9 @@ impl Results {
                 }
             }
         }
-        for name in DERIVED.into_iter().chain([EXPERIMENT, MANIFEST]) {
+        let tables = TABLES.iter().flat_map(|name| [format!("{name}.parquet"), format!("{name}.csv")]);
+        let rest = [REPORT, EXPERIMENT, MANIFEST].map(String::from);
+        for name in tables.chain(rest) {
             match fs::remove_file(self.directory.join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -159,6 +161,17 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// Every table of results, by the name of its file.
+fn frames(experiment: &Experiment, rows: &[Row<'_>]) -> [(&'static str, Frame); 4] {
+    let [summary, curves, agents, messages] = TABLES;
+    [
+        (summary, Frame::summary(experiment, rows)),
+        (curves, Frame::curves(experiment, rows)),
+        (agents, Frame::agents(experiment, rows)),
+        (messages, Frame::messages(experiment, rows)),
+    ]
 }
 
 /// A directory of results that somebody else made.
@@ -175,8 +188,16 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Reads the results in `directory`.
+    /// Reads the results in `directory`; an error if a file of a cell cannot be used.
     pub(crate) fn read(directory: &Path) -> anyhow::Result<Self> {
+        match Self::read_what_is_there(directory)? {
+            (made, broken) if broken.is_empty() => Ok(made),
+            (_, broken) => bail!("{}: finish the run first, with the command that began it", broken[0]),
+        }
+    }
+
+    /// Reads the results in `directory`, and says which files of cells cannot be used: they count as not run.
+    pub(crate) fn read_what_is_there(directory: &Path) -> anyhow::Result<(Self, Vec<String>)> {
         let shown = directory.display();
         let manifest = Manifest::read(directory)?
             .ok_or_else(|| anyhow!("{shown} holds no results: there is no {MANIFEST} in it"))?;
@@ -188,15 +209,38 @@ impl Made {
         }
         let mut cells = experiment.cells();
         cells.retain(|cell| manifest.shard.is_none_or(|shard| shard.holds(cell.index)));
-        let mut outcomes = Vec::with_capacity(cells.len());
+        let (mut outcomes, mut broken) = (Vec::with_capacity(cells.len()), Vec::new());
         for cell in &cells {
             outcomes.push(match stored::read(directory, cell)? {
                 Found::Nothing => None,
-                Found::Outcome(outcome) => Some(outcome),
-                Found::Broken(why) => bail!("{why}: finish the run first, with the command that began it"),
+                Found::Outcome(outcome) => Some(*outcome),
+                Found::Broken(why) => {
+                    broken.push(why);
+                    None
+                }
             });
         }
-        Ok(Self { manifest, experiment, cells, outcomes })
+        Ok((Self { manifest, experiment, cells, outcomes }, broken))
+    }
+
+    /// Makes sure that the tables in `directory` say what `rows` say, if they were written.
+    pub(crate) fn refuse_other_tables(&self, directory: &Path, rows: &[Row<'_>]) -> anyhow::Result<()> {
+        if self.outcomes.iter().any(Option::is_none) {
+            // They are written when all cells have run; what is there is of before.
+            return Ok(());
+        }
+        for (name, frame) in frames(&self.experiment, rows) {
+            let path = directory.join(format!("{name}.parquet"));
+            let fix = "the command that made these results writes it anew";
+            match parquet::read(&path) {
+                Ok(Some(found)) if found != frame => {
+                    bail!("{} does not say what the cells say: {fix}", path.display())
+                }
+                Ok(_) => {}
+                Err(error) => bail!("{} is corrupt: {error:#}: {fix}", path.display()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -254,9 +298,9 @@ fn earlier_cells(directory: &Path, cells: &[Cell]) -> anyhow::Result<Earlier> {
     let mut earlier = Earlier::default();
     for cell in cells {
         earlier.records.push(match stored::read(directory, cell)? {
-            Found::Outcome(Ok(record)) => Some(record),
             // What failed may have failed for want of memory.
-            Found::Nothing | Found::Outcome(Err(_)) => None,
+            Found::Outcome(outcome) => outcome.ok(),
+            Found::Nothing => None,
             Found::Broken(why) => {
                 earlier.broken.push(format!("{why}: {} is run again", cell.id));
                 None

@@ -32,7 +32,7 @@ pub(super) enum Found {
     /// Nothing.
     Nothing,
     /// What came of the cell.
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     /// A file that cannot be used, and why.
     Broken(String),
 }
@@ -63,8 +63,8 @@ pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
     }
     match serde_json::from_str::<Stored>(document) {
         Ok(stored) if stored.id != cell.id => broken(&format!("is of the cell {}", stored.id)),
-        Ok(Stored { record: Some(record), error: None, .. }) => Ok(Found::Outcome(Ok(record))),
-        Ok(Stored { record: None, error: Some(error), .. }) => Ok(Found::Outcome(Err(error))),
+        Ok(Stored { record: Some(record), error: None, .. }) => Ok(Found::Outcome(Box::new(Ok(record)))),
+        Ok(Stored { record: None, error: Some(error), .. }) => Ok(Found::Outcome(Box::new(Err(error)))),
         Ok(_) => broken("says neither what came of the cell nor why nothing did"),
         Err(error) => broken(&format!("cannot be understood: {error}")),
     }

@@ -77,6 +77,36 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("duplicated", Kind::Switch, "use every feature in both blocks", ""),
     setting("iterations", Kind::Whole, "most alternations per observation", "1 or more"),
     setting("extra_noise", Kind::Number, "added to the noise in the widths of the blocks", "0 or more"),
+    setting("edge_scale", Kind::Threshold, "α₁: how far apart users must be to be told apart", "0 to inf"),
+    setting("merge_scale", Kind::Threshold, "α₂: how near clusters must be to be alike", "0 to inf"),
+    setting("linkage", Kind::OneOf(&["complete", "transitive"]), "who must be alike in a group", ""),
+    setting("merge_gate", Kind::Threshold, "clusters known less well are not compared", "0 to inf"),
+    setting("phase_base", Kind::Whole, "phase s has this to the power s interactions", "2 or more"),
+    setting("phase_deadline", Kind::Whole, "how long a phase waits for all agents, in microseconds", ""),
+    setting(
+        "frequency_scale",
+        Kind::Threshold,
+        "α_p: how much users may differ in how often they come",
+        "0 to inf",
+    ),
+    setting("merge", Kind::Switch, "whether clusters merge", ""),
+    setting("privacy", Kind::Table(PRIVACY), "what is promised about privacy; not set: nothing", ""),
+];
+
+/// Settings of `privacy`, which some algorithms have beside their others.
+pub(super) const PRIVACY: &[Setting] = &[
+    setting("epsilon", Kind::Number, "ε of one interaction over the whole run", "above 0"),
+    setting("delta", Kind::Number, "δ: probability with which ε may fail", "between 0 and 1"),
+    setting("max_releases", Kind::Whole, "releases of one stream of sums", "1 or more"),
+    setting("max_trees", Kind::Whole, "trees one interaction may pass through", "1 or more"),
+    setting("feature_bound", Kind::Number, "X̄: the longest features", "above 0"),
+    setting("reward_bound", Kind::Number, "Ȳ: the largest reward, either way", "above 0"),
+    setting("clip", Kind::OneOf(&["scale", "refuse"]), "what to do with what is larger", ""),
+    setting("first_release", Kind::Whole, "observations before the first release", "1 or more"),
+    setting("release_growth", Kind::Number, "growth of observations until the next release", "above 1"),
+    setting("streams", Kind::Whole, "streams that bounds on the noise hold for at once", "1 or more"),
+    setting("noise_failure", Kind::Number, "probability with which those may fail", "between 0 and 1"),
+    setting("raw_buffer", Kind::Switch, "choose with raw observations too: a weaker promise", ""),
 ];
 
 /// Settings that mean something else for `fed-lin-ucb`.

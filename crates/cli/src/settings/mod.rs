@@ -8,7 +8,7 @@ mod algorithm;
 mod tests;
 mod world;
 
-use posse_core::{Algorithm, Override};
+use posse_core::{Algorithm, Override, PrivacyConfig};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Drift, WorldConfig};
 use serde::Serialize;
@@ -47,6 +47,8 @@ pub(crate) enum Kind {
     Threshold,
     /// `true` or `false`.
     Switch,
+    /// Any text.
+    Text,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// A table with these keys.
@@ -63,6 +65,7 @@ impl Kind {
             Self::Whole | Self::Size(_) => "a whole number, zero or more".into(),
             Self::Threshold => "a number or inf".into(),
             Self::Switch => "true or false".into(),
+            Self::Text => "a text in quotes".into(),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
             Self::Table(_) => "a table".into(),
             Self::Tables(_) => "an array of tables".into(),
@@ -196,7 +199,8 @@ impl Variant {
             Section::Faults => world::FAULTS,
             Section::Algorithm => algorithm::ALGORITHM,
         };
-        own.iter().chain(all).find(|setting| setting.key == key)
+        let privacy = if self.section == Section::Algorithm { algorithm::PRIVACY } else { &[] };
+        own.iter().chain(all).chain(privacy).find(|setting| setting.key == key)
     }
 
     /// Every key, in the order of the defaults.
@@ -226,6 +230,7 @@ pub(crate) const THRESHOLD: Setting = Setting {
 pub(crate) fn nested_defaults(key: &str) -> Value {
     match key {
         "drift" => json(&Drift::default()),
+        "privacy" => json(&PrivacyConfig::default()),
         "override" => {
             let nobody =
                 Override { agent: Default::default(), upload_threshold: None, download_threshold: None };

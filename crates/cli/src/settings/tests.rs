@@ -32,7 +32,7 @@ fn every_key_has_a_setting_whose_kind_fits_its_default() {
                     assert!(number.is_f64(), "{place}");
                 }
                 (Kind::Whole | Kind::Size(_), Value::Number(number)) => assert!(number.is_u64(), "{place}"),
-                (Kind::Switch, Value::Bool(_)) => {}
+                (Kind::Switch, Value::Bool(_)) | (Kind::Text, Value::String(_)) => {}
                 (kind, default) => panic!("{place}: {default} is not {}", kind.expected()),
             }
         }
@@ -49,6 +49,7 @@ fn every_setting_is_a_key_of_something() {
         (Section::Faults, world::FAULTS),
         (Section::Algorithm, algorithm::ALGORITHM),
         (Section::Algorithm, algorithm::FED_LIN_UCB),
+        (Section::Algorithm, algorithm::PRIVACY),
     ];
     for (section, settings) in sections {
         for setting in settings {

@@ -28,7 +28,30 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("link", Kind::OneOf(LINKS), "μ: mean reward of xᵀθ", ""),
     setting("parameter_norm", Kind::Number, "‖θ‖: norm of the true parameters", "0 or more"),
     setting("most", Kind::Number, "the largest count of the poisson link", "0 or more"),
+    setting("users", Kind::Size(10_000_000), "n: users of all agents", "agents or more"),
+    setting("clusters", Kind::Size(10_000_000), "m: clusters of users", "1 to users"),
+    setting("assignment", Kind::OneOf(&["shuffled", "contiguous"]), "which users an agent serves", ""),
     setting("noise_shape", Kind::Table(NOISE_SHAPE), "the distribution of the noise", ""),
+    setting(
+        "data",
+        Kind::Text,
+        "directory of the prepared data, made by `posse data prepare`",
+        "must be set",
+    ),
+    setting(
+        "hash",
+        Kind::Text,
+        "its content hash or twelve digits of it; any: whatever is there",
+        "must be set",
+    ),
+    setting(
+        "split",
+        Kind::OneOf(&["shared", "id", "time", "cluster", "label-skew"]),
+        "how the data is divided over agents",
+        "",
+    ),
+    setting("concentration", Kind::Number, "α: how even label-skew is", "above 0"),
+    setting("unit", Kind::Switch, "divide all arms by the length of the longest", ""),
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];
 

@@ -89,7 +89,10 @@ fn verdicts_are_kept_in_the_manifest_and_checks_may_change_without_running_again
     let check = "[[check]]\nkind = \"range\"\nmetric = \"regret\"\nhigh = 0\n";
     std::fs::write(directory.path().join("x.toml"), format!("{BASE}{check}")).unwrap();
     let again = run();
-    assert_eq!((again.code, again.stderr.as_str()), (1, "10 of 10 cells are there already\n"));
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (1, "10 of 10 cells are there already\nplots and tables: posse report r\n")
+    );
     let manifest = std::fs::read_to_string(directory.path().join("r/manifest.json")).unwrap();
     assert!(manifest.contains("\"result\": \"FAIL\""));
 }

@@ -69,6 +69,58 @@ name = "sync-lin-ucb"
 "#;
 
 #[test]
+fn agents_and_kinds_of_messages_add_up_to_the_summary() {
+    let directory = directory_with(MIXED);
+    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]).code, 0);
+    let [summary, agents, messages] = ["summary", "agents", "messages"]
+        .map(|name| read(&directory.path().join(format!("r/{name}.parquet"))));
+    let number =
+        |columns: &Columns, name: &str, row: usize| column(columns, name)[row].parse::<f64>().unwrap();
+    for (cell, id) in column(&summary, "id").iter().enumerate() {
+        let rows = |columns: &Columns| -> Vec<usize> {
+            let ids = column(columns, "id");
+            (0..ids.len()).filter(|row| ids[*row] == *id).collect()
+        };
+        for row in rows(&agents).into_iter().filter(|row| column(&agents, "metric")[*row] == "regret") {
+            let total = 6.0 * number(&agents, "mean", row);
+            assert!((total - number(&summary, "regret", cell)).abs() < 1e-9 * total);
+            let names = ["min", "q05", "q10", "q25", "median", "q75", "q90", "q95", "max"];
+            let quantiles = names.map(|name| number(&agents, name, row));
+            assert!(quantiles.is_sorted());
+        }
+        for (way, total) in [("up", "bytes_up"), ("down", "bytes_down")] {
+            let own = rows(&messages).into_iter().filter(|row| column(&messages, "direction")[*row] == way);
+            let sum: f64 = own.map(|row| number(&messages, "bytes", row)).sum();
+            assert_eq!(sum, number(&summary, total, cell));
+        }
+    }
+}
+
+#[test]
+fn curves_of_groups_of_agents_are_there_when_asked_for() {
+    let directory = directory_with(
+        &MIXED
+            .replace("[[algorithm]]\nname = \"async", "[curves]\ngroups = 3\n[[algorithm]]\nname = \"async"),
+    );
+    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]).code, 0);
+    let curves = read(&directory.path().join("r/curves.parquet"));
+    let mut names: Vec<&str> = column(&curves, "agents").iter().map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names, ["1 of 3 by activity", "2 of 3 by activity", "3 of 3 by activity", "all"]);
+    let place = |agents: &str| {
+        let mut rows = 0..column(&curves, "id").len();
+        let last =
+            |row: &usize| column(&curves, "agents")[*row] == agents && column(&curves, "step")[*row] == "500";
+        rows.find(last).unwrap()
+    };
+    let whole: f64 = column(&curves, "regret")[place("all")].parse().unwrap();
+    let parts = names[..3].iter().map(|name| column(&curves, "regret")[place(name)].parse::<f64>().unwrap());
+    assert!((parts.sum::<f64>() - whole).abs() < 1e-9);
+    assert_eq!(column(&curves, "rounds")[place("1 of 3 by activity")], "");
+}
+
+#[test]
 fn the_summary_has_every_setting_and_metric_in_columns_of_their_own() {
     let directory = directory_with(MIXED);
     let rows = posse(directory.path(), &["run", "x.toml", "--out", "r", "--json", "-q"]).json();
@@ -125,7 +177,7 @@ fn python_reads_the_same_numbers() {
     let directory = directory_with(MIXED);
     assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q", "--csv"]).code, 0);
     let script = "import sys, pyarrow.parquet as pq\n\
-                  for name in ['summary', 'curves']:\n    \
+                  for name in ['summary', 'curves', 'agents', 'messages']:\n    \
                       t = pq.read_table(f'r/{name}.parquet')\n    \
                       for column in t.column_names:\n        \
                           print(name, column, '|'.join('' if v is None else repr(v) if isinstance(v, float) else \
@@ -135,7 +187,7 @@ fn python_reads_the_same_numbers() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs = String::from_utf8(output.stdout).unwrap();
     let mut lines = theirs.lines();
-    for name in ["summary", "curves"] {
+    for name in ["summary", "curves", "agents", "messages"] {
         for (column, values) in read(&directory.path().join(format!("r/{name}.parquet"))) {
             let expected = format!("{name} {column} {}", values.join("|"));
             let found = lines.next().unwrap();

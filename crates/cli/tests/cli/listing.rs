@@ -70,7 +70,7 @@ fn an_unknown_name_is_corrected() {
 fn help_names_every_command_and_gives_an_example() {
     let help = here(&["--help"]);
     assert_eq!(help.code, 0);
-    for command in ["run", "reproduce", "compare", "algorithms", "worlds"] {
+    for command in ["run", "reproduce", "compare", "algorithms", "worlds", "data", "evaluate"] {
         assert!(help.stdout.contains(&format!("\n  {command} ")), "{command}");
         let own = here(&[command, "--help"]).stdout;
         assert!(own.contains("Example") && own.contains("--json"), "{command}");

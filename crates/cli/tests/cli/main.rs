@@ -1,13 +1,16 @@
 //! Tests of the real binary.
 
+mod browser;
 mod checks;
 mod command;
 mod compare;
+mod data;
 mod errors;
 mod experiments;
 mod frames;
 mod golden;
 mod listing;
+mod report;
 mod reproduce;
 mod results;
 mod resume;

@@ -8,7 +8,7 @@ use crate::command::posse;
 use crate::frames::{column, read};
 
 #[test]
-fn every_experiment_is_listed_as_available() {
+fn every_experiment_is_listed_as_available_or_in_need_of_data() {
     let list = posse(Path::new("."), &["reproduce"]);
     assert_eq!(list.code, 0);
     let all = posse(Path::new("."), &["reproduce", "--json"]).json();
@@ -23,7 +23,10 @@ fn every_experiment_is_listed_as_available() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let id = path.file_stem().unwrap().to_str().unwrap();
-            assert_eq!(find(id)["status"], "available", "{id}");
+            let names_data =
+                std::fs::read_to_string(&path).unwrap().lines().any(|line| line.starts_with("data ="));
+            let expected = if names_data { "needs-data" } else { "available" };
+            assert_eq!(find(id)["status"], expected, "{id}");
         }
     }
     assert!(list.stdout.lines().all(|line| line.chars().count() <= 100));
@@ -34,12 +37,18 @@ fn an_unknown_figure_is_corrected_and_one_without_experiment_explained() {
     let ran = posse(Path::new("."), &["reproduce", "async-fig2"]);
     assert_eq!(ran.code, 2);
     assert_eq!(ran.stderr, "error: unknown figure \"async-fig2\": did you mean `async-fig2a`?\n");
-    let ran = posse(Path::new("."), &["reproduce", "async-fig4b"]);
+    let ran = posse(Path::new("."), &["reproduce", "async-tab2"]);
     assert_eq!(ran.code, 2);
-    assert_eq!(
-        ran.stderr,
-        "error: async-fig4b cannot be run: needs data. `posse reproduce` lists what can\n"
-    );
+    assert_eq!(ran.stderr, "error: async-tab2 cannot be run: needs data. `posse reproduce` lists what can\n");
+}
+
+#[test]
+fn a_figure_whose_data_is_not_here_says_how_to_prepare_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = posse(directory.path(), &["reproduce", "async-fig4b", "--quick"]);
+    assert_eq!(ran.code, 2);
+    let command = "posse data prepare delicious --raw RAW --out data/delicious";
+    assert!(ran.stderr.contains(&format!("help: prepare it: {command}")), "{}", ran.stderr);
 }
 
 #[test]

@@ -43,11 +43,15 @@ fn results_are_written_whole_beside_an_experiment_that_repeats_them() {
     names.sort_unstable();
     let expected = [
         ".lock",
+        "agents.csv",
+        "agents.parquet",
         "cells",
         "curves.csv",
         "curves.parquet",
         "experiment.toml",
         "manifest.json",
+        "messages.csv",
+        "messages.parquet",
         "summary.csv",
         "summary.parquet",
     ];
@@ -69,7 +73,7 @@ fn the_manifest_says_what_was_run_by_whom_and_how_far_it_came() {
     let manifest: Value =
         serde_json::from_str(&fs::read_to_string(directory.path().join("results/manifest.json")).unwrap())
             .unwrap();
-    assert_eq!((&manifest["format"], &manifest["experiment"]), (&1.into(), &"x".into()));
+    assert_eq!((&manifest["format"], &manifest["experiment"]), (&2.into(), &"x".into()));
     assert_eq!((&manifest["title"], &manifest["quick"]), (&"one".into(), &false.into()));
     assert_eq!(manifest["config"], ran["config"]);
     assert_eq!(manifest["posse"]["version"], env!("CARGO_PKG_VERSION"));
@@ -113,7 +117,10 @@ fn other_words_and_spellings_are_the_same_configuration() {
         .replace("inf", "\"inf\"");
     fs::write(directory.path().join("x.toml"), same).unwrap();
     let again = run();
-    assert_eq!((again.code, again.stderr.as_str()), (0, "8 of 8 cells are there already\n"));
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (0, "8 of 8 cells are there already\nplots and tables: posse report results\n")
+    );
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn a_broken_manifest_and_another_version_are_refused() {
     for (wrong, complaint) in [
         (String::new(), "manifest.json is corrupt: "),
         (good[..good.len() / 2].to_owned(), "manifest.json is corrupt: "),
-        (good.replace("\"format\": 1", "\"format\": 99"), "has format 99"),
+        (good.replace("\"format\": 2", "\"format\": 99"), "has format 99"),
         (good.replace("\"version\": \"", "\"version\": \"9."), "it was made by posse 9."),
         (good.replace("\"experiment\": \"x\"", "\"experiment\": \"y\""), "the experiment is y, not x"),
     ] {
@@ -219,7 +219,10 @@ fn a_broken_manifest_and_another_version_are_refused() {
     }
     assert_eq!(run(&["--force"]).code, 0);
     let again = posse(directory.path(), &["run", "x.toml", "--out", "results"]);
-    assert_eq!((again.code, again.stderr.as_str()), (0, "3 of 3 cells are there already\n"));
+    assert_eq!(
+        (again.code, again.stderr.as_str()),
+        (0, "3 of 3 cells are there already\nplots and tables: posse report results\n")
+    );
 }
 
 #[test]
@@ -268,7 +271,7 @@ fn a_full_disk_is_an_error_that_leaves_nothing_half_written() {
     };
     let results = directory.path().join("results");
     // Nothing fits; the manifest fits and cells do not; cells fit and the summary does not.
-    for (blocks, name) in [("1", "experiment.toml"), ("24", "cells/000000.json"), ("40", "summary.parquet")] {
+    for (blocks, name) in [("1", "experiment.toml"), ("24", "cells/000000.json"), ("50", "summary.parquet")] {
         let output = run(blocks);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{blocks}: {said}");
@@ -281,5 +284,8 @@ fn a_full_disk_is_an_error_that_leaves_nothing_half_written() {
     }
     assert_eq!(count(&results), 32);
     let ran = posse(directory.path(), &["run", "x.toml", "--out", "results"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, "32 of 32 cells are there already\n"));
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (0, "32 of 32 cells are there already\nplots and tables: posse report results\n")
+    );
 }

@@ -355,7 +355,12 @@ impl Agent for FedGlbAgent {
                 }
                 Ok(None)
             }
-            Downlink::Snapshot(_) | Downlink::Receipt { .. } | Downlink::Commit { .. } => {
+            Downlink::Snapshot(_)
+            | Downlink::Receipt { .. }
+            | Downlink::Commit { .. }
+            | Downlink::Group(_)
+            | Downlink::ClusterReceipt { .. }
+            | Downlink::Regroup { .. } => {
                 Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
             }
         }

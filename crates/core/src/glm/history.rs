@@ -189,10 +189,13 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    fn filled(d: usize, n: usize, seed: u64) -> (History, Vec<(Vec<f64>, f64)>, Vec<f64>) {
+    /// Features and a reward.
+    type Row = (Vec<f64>, f64);
+
+    fn filled(d: usize, n: usize, seed: u64) -> (History, Vec<Row>, Vec<f64>) {
         let mut stream = Seed(seed).stream("test", 0, 0);
         let mut history = History::new(d);
-        let rows: Vec<(Vec<f64>, f64)> =
+        let rows: Vec<Row> =
             (0..n).map(|_| ((0..d).map(|_| stream.normal()).collect(), stream.uniform())).collect();
         rows.iter().for_each(|(x, y)| history.push(x, *y));
         (history, rows, (0..d).map(|_| stream.normal()).collect())

@@ -29,6 +29,7 @@ pub(crate) fn shorten(theta: &mut [f64], radius: f64) {
 /// Inside the ball nothing happens. Outside, the optimality conditions give θ(μ) = (A + μI)⁻¹Aθ' with
 /// ‖θ(μ)‖ = S; 1/‖θ(μ)‖ is concave and increasing in μ, so Newton's method from zero climbs to its root
 /// without overshooting.
+#[allow(clippy::needless_pass_by_value, reason = "iterators are passed by value")]
 pub(crate) fn project<'e>(
     theta: &mut [f64],
     radius: f64,

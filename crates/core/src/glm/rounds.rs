@@ -370,7 +370,7 @@ impl Coordinator for Rounds {
             Uplink::RoundRequest => Ok(self.start(self.agents.keys().copied().collect(), self.orphaned)),
             Uplink::RoundEvidence { round, evidence } => self.add(from, round, &evidence),
             Uplink::Gradient(gradient) => self.add_gradient(from, &gradient),
-            Uplink::Evidence(_) => {
+            Uplink::Evidence(_) | Uplink::Cluster(_) | Uplink::Clusters(_) => {
                 Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
             }
         }

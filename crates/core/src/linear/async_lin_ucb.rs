@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
+use crate::clustered::config::Plan;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::ids::{AgentId, UserId};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
@@ -16,6 +17,7 @@ use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
 use crate::linear::view::{Adopted, View};
 use crate::message::{Downlink, Uplink};
+use crate::privacy::PrivacyConfig;
 use crate::random::Seed;
 use crate::trigger::{Threshold, UploadTrigger};
 use crate::width::{ModelConfig, NOT_NEGATIVE};
@@ -123,6 +125,10 @@ pub struct AsyncLinUcb {
     /// When to speak.
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
+    /// What is promised about privacy. With it, an agent uploads all its sums with noise, when their count
+    /// has grown enough, and `upload_threshold`, `min_upload`, `snapshot_in_receipt` and `override` have no
+    /// meaning. Not set: nothing is promised.
+    pub privacy: Option<PrivacyConfig>,
 }
 
 /// Settings of `async-lin-ts`.
@@ -176,7 +182,20 @@ impl Default for AsyncLinPhe {
 impl AsyncLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
-        self.protocol.check()
+        self.protocol.check()?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)
+    }
+
+    /// With privacy it is a clustered algorithm in which everybody is in one cluster.
+    pub(crate) fn private(&self) -> Option<Plan<'_>> {
+        self.privacy.as_ref().map(|privacy| Plan {
+            name: "async-lin-ucb",
+            model: &self.model,
+            clusters: None,
+            upload: Threshold::NEVER,
+            download: self.protocol.download_threshold,
+            privacy: Some(privacy),
+        })
     }
 
     pub(crate) fn agent(&self, id: AgentId, dimension: usize) -> AsyncAgent {

@@ -9,8 +9,8 @@ use crate::ids::{AgentId, Version};
 
 /// What the coordinator remembers of an agent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seat {
-    pub(crate) agent: AgentId,
+pub(crate) struct Seat<K = AgentId> {
+    pub(crate) agent: K,
     /// Information of what the agent was sent and has sent.
     pub(crate) information: f64,
     /// The agent is due for a snapshot once the coordinator's information exceeds this.
@@ -24,16 +24,22 @@ pub(crate) struct Seat {
 }
 
 /// Seats by agent, ordered by when they are due.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Roster {
-    seats: Vec<Seat>,
+#[derive(Clone, Debug)]
+pub(crate) struct Roster<K = AgentId> {
+    seats: Vec<Seat<K>>,
     /// Indices into `seats`, a binary min-heap by (due, agent).
     heap: Vec<u32>,
-    index: BTreeMap<AgentId, u32>,
+    index: BTreeMap<K, u32>,
 }
 
-impl Roster {
-    pub(crate) fn get(&self, agent: AgentId) -> Option<&Seat> {
+impl<K> Default for Roster<K> {
+    fn default() -> Self {
+        Self { seats: Vec::new(), heap: Vec::new(), index: BTreeMap::new() }
+    }
+}
+
+impl<K: Copy + Ord> Roster<K> {
+    pub(crate) fn get(&self, agent: K) -> Option<&Seat<K>> {
         self.index.get(&agent).map(|&seat| &self.seats[seat as usize])
     }
 
@@ -42,19 +48,12 @@ impl Roster {
     }
 
     /// All seats by agent.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat<K>> {
         self.index.values().map(|&seat| &self.seats[seat as usize])
     }
 
     /// Seats an agent, or changes its seat. It is due `patience` after `information`.
-    pub(crate) fn set(
-        &mut self,
-        agent: AgentId,
-        information: f64,
-        patience: f64,
-        version: Version,
-        uploads: u64,
-    ) {
+    pub(crate) fn set(&mut self, agent: K, information: f64, patience: f64, version: Version, uploads: u64) {
         let due = information + patience;
         match self.index.get(&agent) {
             Some(&seat) => {
@@ -76,12 +75,12 @@ impl Roster {
     }
 
     /// The agent that is due first, if it is due before `information`.
-    pub(crate) fn first_due(&self, information: f64) -> Option<&Seat> {
+    pub(crate) fn first_due(&self, information: f64) -> Option<&Seat<K>> {
         let first = &self.seats[*self.heap.first()? as usize];
         (first.due < information).then_some(first)
     }
 
-    pub(crate) fn remove(&mut self, agent: AgentId) {
+    pub(crate) fn remove(&mut self, agent: K) {
         let Some(seat) = self.index.remove(&agent) else { return };
         let place = self.seats[seat as usize].place as usize;
         let last = self.heap.len() - 1;

@@ -136,7 +136,10 @@ impl Agent for SyncAgent {
             Downlink::Receipt { .. }
             | Downlink::GradientRequest { .. }
             | Downlink::Model(_)
-            | Downlink::Abort { .. } => {
+            | Downlink::Abort { .. }
+            | Downlink::Group(_)
+            | Downlink::ClusterReceipt { .. }
+            | Downlink::Regroup { .. } => {
                 Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
             }
         }

@@ -75,6 +75,29 @@ impl View {
         EvidenceUpload { number: self.uploads, based_on: self.version, information, evidence }
     }
 
+    /// A view whose evidence has to be said from the beginning: nothing of it is in any base.
+    pub(crate) fn from_parts(model: Ridge, in_flight: Option<Evidence>, buffer: Evidence) -> Self {
+        let mut view = Self::new(model);
+        view.uploads = u64::from(in_flight.is_some());
+        (view.in_flight, view.buffer) = (in_flight, buffer);
+        view.derived.take();
+        view
+    }
+
+    /// Sends the buffer on its way inside something larger that does not wrap it: number of the upload, what
+    /// it is based on, and the information of the view.
+    pub(crate) fn send_inside(&mut self) -> (u64, Version, f64) {
+        debug_assert!(self.in_flight.is_none(), "one upload at a time");
+        let information = self.model().information();
+        self.uploads += 1;
+        let nothing = Evidence::none(self.dimension());
+        self.in_flight = Some(std::mem::replace(&mut self.buffer, nothing));
+        if let Some(derived) = self.derived.get_mut() {
+            derived.fresh_information = 0.0;
+        }
+        (self.uploads, self.version, information)
+    }
+
     /// Moves the buffer, and what was frozen before, into flight.
     pub(crate) fn freeze(&mut self) -> Parcel {
         if !self.buffer.is_empty() || self.in_flight.is_some() {
@@ -245,6 +268,14 @@ impl View {
 
     pub(crate) fn fresh_information(&self) -> f64 {
         self.derived().fresh_information
+    }
+
+    pub(crate) const fn uploads(&self) -> u64 {
+        self.uploads
+    }
+
+    pub(crate) fn in_flight(&self) -> Option<&Evidence> {
+        self.in_flight.as_ref()
     }
 
     pub(crate) const fn is_sending(&self) -> bool {

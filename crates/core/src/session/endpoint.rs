@@ -40,7 +40,8 @@ impl Endpoint {
     /// An agent at the beginning of a life. It sends again what is not answered in `resend_after`
     /// microseconds.
     #[must_use]
-    pub fn new(id: AgentId, incarnation: Incarnation, agent: Box<dyn Agent>, resend_after: u64) -> Self {
+    pub fn new(id: AgentId, incarnation: Incarnation, mut agent: Box<dyn Agent>, resend_after: u64) -> Self {
+        agent.begin_life(incarnation);
         Self {
             id,
             agent,
@@ -189,6 +190,7 @@ impl Endpoint {
         self.agent.restore(&state.machine)?;
         self.epoch = Epoch(state.epoch);
         self.incarnation = Incarnation(state.incarnation);
+        self.agent.begin_life(self.incarnation);
         self.greetings = state.greetings;
         self.greeted = false;
         self.received = state.received;

@@ -9,16 +9,18 @@ use prost::Message;
 
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
-use crate::ids::{RoundId, Version};
+use crate::ids::{ClusterId, PhaseId, RoundId, Version};
 use crate::message::{Downlink, EvidenceUpload, Fit, Gradient, Model, Snapshot, Uplink};
 use crate::parcel::{LowRank, Parcel};
 
+mod clusters;
 mod size;
 /// The types generated from `proto/posse/v1`.
 #[allow(missing_docs, clippy::doc_markdown, clippy::use_self, reason = "generated")]
 #[rustfmt::skip]
 pub mod v1;
 
+pub(crate) use clusters::released_from_wire;
 pub(crate) use size::{downlink_len, uplink_len};
 
 /// The largest dimension that is decoded: beyond it a matrix alone has two gigabytes.
@@ -69,6 +71,8 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
             gradient: gradient.gradient.clone(),
             curvature: gradient.curvature.clone().map(|entries| v1::Packed { entries }),
         }),
+        Uplink::Cluster(upload) => v1::uplink::Kind::Cluster(clusters::upload_to_wire(upload)),
+        Uplink::Clusters(list) => v1::uplink::Kind::Clusters(clusters::list_to_wire(list)),
     };
     v1::Uplink { kind: Some(kind) }
 }
@@ -100,18 +104,14 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
                 curvature,
             })
         }
+        v1::uplink::Kind::Cluster(upload) => Uplink::Cluster(clusters::upload_from_wire(upload)?),
+        v1::uplink::Kind::Clusters(list) => Uplink::Clusters(clusters::list_from_wire(list)?),
     })
 }
 
 pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
     let kind = match message {
-        Downlink::Snapshot(snapshot) => v1::downlink::Kind::Snapshot(v1::Snapshot {
-            authoritative: snapshot.authoritative,
-            version: snapshot.version.0,
-            contains: snapshot.contains,
-            information: snapshot.information,
-            evidence: Some(evidence_to_wire(&snapshot.evidence)),
-        }),
+        Downlink::Snapshot(snapshot) => v1::downlink::Kind::Snapshot(snapshot_to_wire(snapshot)),
         Downlink::Receipt { number, version } => {
             v1::downlink::Kind::Receipt(v1::Receipt { number: *number, version: version.map(|v| v.0) })
         }
@@ -134,19 +134,53 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
         }
         Downlink::Model(model) => v1::downlink::Kind::Model(model_to_wire(model)),
         Downlink::Abort { round } => v1::downlink::Kind::Abort(v1::Abort { round: round.0 }),
+        Downlink::Group(group) => v1::downlink::Kind::Group(clusters::group_to_wire(group)),
+        Downlink::ClusterReceipt { cluster, number, version } => {
+            v1::downlink::Kind::ClusterReceipt(v1::ClusterReceipt {
+                cluster: cluster.0,
+                number: *number,
+                version: version.map(|v| v.0),
+            })
+        }
+        Downlink::Regroup { phase, anew } => {
+            v1::downlink::Kind::Regroup(v1::Regroup { phase: phase.0, anew: *anew })
+        }
     };
     v1::Downlink { kind: Some(kind) }
 }
 
+fn snapshot_to_wire(snapshot: &Snapshot) -> v1::Snapshot {
+    v1::Snapshot {
+        authoritative: snapshot.authoritative,
+        version: snapshot.version.0,
+        contains: snapshot.contains,
+        information: snapshot.information,
+        evidence: Some(evidence_to_wire(&snapshot.evidence)),
+    }
+}
+
+fn snapshot_from_wire(snapshot: v1::Snapshot) -> Result<Snapshot, DecodeError> {
+    Ok(Snapshot {
+        authoritative: snapshot.authoritative,
+        version: Version(snapshot.version),
+        contains: snapshot.contains,
+        information: information(snapshot.information)?,
+        evidence: Arc::new(evidence_from_wire(required(snapshot.evidence)?)?),
+    })
+}
+
 pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, DecodeError> {
     Ok(match message.kind.ok_or(DecodeError::invalid("downlink", "it has no kind"))? {
-        v1::downlink::Kind::Snapshot(snapshot) => Downlink::Snapshot(Snapshot {
-            authoritative: snapshot.authoritative,
-            version: Version(snapshot.version),
-            contains: snapshot.contains,
-            information: information(snapshot.information)?,
-            evidence: Arc::new(evidence_from_wire(required(snapshot.evidence)?)?),
-        }),
+        v1::downlink::Kind::Snapshot(snapshot) => Downlink::Snapshot(snapshot_from_wire(snapshot)?),
+        v1::downlink::Kind::Group(group) => Downlink::Group(clusters::group_from_wire(group)?),
+        v1::downlink::Kind::ClusterReceipt(receipt) => Downlink::ClusterReceipt {
+            cluster: ClusterId(receipt.cluster),
+            number: receipt.number,
+            version: receipt.version.map(Version),
+        },
+        v1::downlink::Kind::Regroup(regroup) => {
+            Downlink::Regroup { phase: PhaseId(regroup.phase), anew: regroup.anew }
+        }
         v1::downlink::Kind::Receipt(receipt) => {
             Downlink::Receipt { number: receipt.number, version: receipt.version.map(Version) }
         }

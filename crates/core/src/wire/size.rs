@@ -3,7 +3,7 @@
 use prost::encoding::encoded_len_varint;
 
 use crate::evidence::{Evidence, packed};
-use crate::message::{Downlink, Fit, Model, Uplink};
+use crate::message::{ClusterUpload, Downlink, Fit, Model, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::wire::is_zero;
 
@@ -26,19 +26,27 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
             let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
         }
+        Uplink::Cluster(upload) => cluster_len(upload),
+        Uplink::Clusters(list) => {
+            let kept = list.kept.iter().map(|cluster| encoded_len_varint(cluster.0)).sum();
+            let uploads = list.uploads.iter().map(|upload| embedded(cluster_len(upload)));
+            integer(list.phase.0) + nonempty(kept) + uploads.sum::<usize>()
+        }
     })
 }
 
 /// Bytes of an encoded downlink.
 pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
-        Downlink::Snapshot(snapshot) => {
-            integer(u64::from(snapshot.authoritative))
-                + integer(snapshot.version.0)
-                + integer(snapshot.contains)
-                + double(snapshot.information)
-                + embedded(dense_len(&snapshot.evidence))
+        Downlink::Snapshot(snapshot) => snapshot_len(snapshot),
+        Downlink::Group(group) => {
+            integer(group.cluster.0) + integer(group.members) + embedded(snapshot_len(&group.snapshot))
         }
+        Downlink::ClusterReceipt { cluster, number, version } => {
+            let version = version.map_or(0, |version| KEY + encoded_len_varint(version.0));
+            integer(cluster.0) + integer(*number) + version
+        }
+        Downlink::Regroup { phase, anew } => integer(phase.0) + integer(u64::from(*anew)),
         Downlink::Receipt { number, version } => {
             integer(*number) + version.map_or(0, |version| KEY + encoded_len_varint(version.0))
         }
@@ -55,6 +63,23 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
         Downlink::Model(model) => model_len(model),
         Downlink::Abort { round } => integer(round.0),
     })
+}
+
+fn snapshot_len(snapshot: &Snapshot) -> usize {
+    integer(u64::from(snapshot.authoritative))
+        + integer(snapshot.version.0)
+        + integer(snapshot.contains)
+        + double(snapshot.information)
+        + embedded(dense_len(&snapshot.evidence))
+}
+
+fn cluster_len(upload: &ClusterUpload) -> usize {
+    integer(upload.cluster.0)
+        + integer(upload.number)
+        + integer(upload.based_on.0)
+        + double(upload.information)
+        + embedded(dense_len(&upload.evidence))
+        + integer(u64::from(upload.released))
 }
 
 fn parcel_len(parcel: &Parcel) -> usize {

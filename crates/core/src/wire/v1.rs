@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -54,6 +54,10 @@ pub mod uplink {
         RoundEvidence(super::RoundEvidence),
         #[prost(message, tag = "4")]
         Gradient(super::Gradient),
+        #[prost(message, tag = "8")]
+        Cluster(super::ClusterUpload),
+        #[prost(message, tag = "9")]
+        Clusters(super::ClusterList),
     }
 }
 /// What an agent has learned since its last upload.
@@ -86,7 +90,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -107,6 +111,12 @@ pub mod downlink {
         Model(super::Model),
         #[prost(message, tag = "7")]
         Abort(super::Abort),
+        #[prost(message, tag = "8")]
+        Group(super::GroupSnapshot),
+        #[prost(message, tag = "9")]
+        ClusterReceipt(super::ClusterReceipt),
+        #[prost(message, tag = "10")]
+        Regroup(super::Regroup),
     }
 }
 /// All the coordinator knows.
@@ -245,6 +255,68 @@ pub struct Online {
 pub struct Abort {
     #[prost(uint64, tag = "1")]
     pub round: u64,
+}
+/// Everything that a cluster of users has contributed: absolute, it replaces what was said before.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusterUpload {
+    /// The agent's own number for the cluster.
+    #[prost(uint64, tag = "1")]
+    pub cluster: u64,
+    /// 1 for the first upload of a cluster, then 2, 3 ...
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    #[prost(uint64, tag = "3")]
+    pub based_on: u64,
+    /// ln det(I + Σxxᵀ/λ) of the agent's view, this upload included.
+    #[prost(double, tag = "4")]
+    pub information: f64,
+    #[prost(message, optional, tag = "5")]
+    pub evidence: ::core::option::Option<Evidence>,
+    /// The sums carry noise: they need not be those of any observations.
+    #[prost(bool, tag = "6")]
+    pub released: bool,
+}
+/// All clusters of an agent: the answer to a regrouping.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusterList {
+    #[prost(uint64, tag = "1")]
+    pub phase: u64,
+    /// Clusters without news.
+    #[prost(uint64, repeated, tag = "2")]
+    pub kept: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "3")]
+    pub uploads: ::prost::alloc::vec::Vec<ClusterUpload>,
+}
+/// All that a group of clusters knows, for one of them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupSnapshot {
+    #[prost(uint64, tag = "1")]
+    pub cluster: u64,
+    /// How many clusters of the group have contributed.
+    #[prost(uint64, tag = "2")]
+    pub members: u64,
+    #[prost(message, optional, tag = "3")]
+    pub snapshot: ::core::option::Option<Snapshot>,
+}
+/// An upload of a cluster was taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClusterReceipt {
+    #[prost(uint64, tag = "1")]
+    pub cluster: u64,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The version the cluster is now at, if the upload found it up to date.
+    #[prost(uint64, optional, tag = "3")]
+    pub version: ::core::option::Option<u64>,
+}
+/// A phase begins: look at your clusters again and say which you have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Regroup {
+    #[prost(uint64, tag = "1")]
+    pub phase: u64,
+    /// The coordinator lost part of its history: say everything again.
+    #[prost(bool, tag = "2")]
+    pub anew: bool,
 }
 /// From an agent to the coordinator. Without a message it acknowledges, or says hello.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -486,6 +558,205 @@ pub struct HubState {
     /// The coordinator's own state.
     #[prost(bytes = "vec", tag = "3")]
     pub machine: ::prost::alloc::vec::Vec<u8>,
+}
+/// A node of a tree of partial sums.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeState {
+    #[prost(uint32, tag = "1")]
+    pub level: u32,
+    #[prost(double, repeated, tag = "2")]
+    pub noise: ::prost::alloc::vec::Vec<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TreeState {
+    #[prost(uint64, tag = "1")]
+    pub name: u64,
+    #[prost(uint64, tag = "2")]
+    pub released: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub nodes: ::prost::alloc::vec::Vec<NodeState>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StreamState {
+    #[prost(message, optional, tag = "1")]
+    pub tree: ::core::option::Option<TreeState>,
+    /// What was released last.
+    #[prost(message, optional, tag = "2")]
+    pub last: ::core::option::Option<Evidence>,
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct TreeRecord {
+    #[prost(uint64, tag = "1")]
+    pub tree: u64,
+    #[prost(uint32, tag = "2")]
+    pub lineage: u32,
+    #[prost(double, tag = "3")]
+    pub inherited: f64,
+    #[prost(uint64, tag = "4")]
+    pub releases: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AccountantState {
+    #[prost(message, repeated, tag = "1")]
+    pub open: ::prost::alloc::vec::Vec<TreeRecord>,
+    #[prost(uint64, tag = "2")]
+    pub trees: u64,
+    #[prost(uint64, tag = "3")]
+    pub releases: u64,
+    #[prost(double, tag = "4")]
+    pub spent: f64,
+    #[prost(uint32, tag = "5")]
+    pub deepest: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PrivacyState {
+    #[prost(message, optional, tag = "1")]
+    pub accountant: ::core::option::Option<AccountantState>,
+    #[prost(message, repeated, tag = "2")]
+    pub streams: ::prost::alloc::vec::Vec<StreamState>,
+    #[prost(uint64, tag = "3")]
+    pub clipped: u64,
+    #[prost(double, optional, tag = "4")]
+    pub signal_to_shift: ::core::option::Option<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UserState {
+    #[prost(uint64, tag = "1")]
+    pub user: u64,
+    #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(uint64, tag = "3")]
+    pub cluster: u64,
+    /// The estimate that edges were last compared with.
+    #[prost(double, repeated, tag = "4")]
+    pub estimate: ::prost::alloc::vec::Vec<f64>,
+    /// Served in this stage (sclub).
+    #[prost(bool, tag = "5")]
+    pub checked: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LocalClusterState {
+    #[prost(uint64, tag = "1")]
+    pub cluster: u64,
+    /// Everything its users observed.
+    #[prost(message, optional, tag = "2")]
+    pub own: ::core::option::Option<Evidence>,
+    #[prost(message, optional, tag = "3")]
+    pub view: ::core::option::Option<ViewState>,
+    /// Chooses with released sums only (private federations).
+    #[prost(message, optional, tag = "4")]
+    pub chooser: ::core::option::Option<RidgeState>,
+    #[prost(uint64, tag = "5")]
+    pub members: u64,
+    /// What it observed until the last release (private federations).
+    #[prost(message, optional, tag = "6")]
+    pub sent: ::core::option::Option<Evidence>,
+    /// The model of a cluster that stays with its agent (club, sclub).
+    #[prost(message, optional, tag = "7")]
+    pub model: ::core::option::Option<RidgeState>,
+    /// As it was when the stage began (sclub).
+    #[prost(double, repeated, tag = "8")]
+    pub stage_estimate: ::prost::alloc::vec::Vec<f64>,
+    #[prost(uint64, tag = "9")]
+    pub stage_count: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusteredAgentState {
+    #[prost(uint64, tag = "1")]
+    pub choices: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub users: ::prost::alloc::vec::Vec<UserState>,
+    /// Rows of the graph of users, 64 edges a word.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub edges: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "4")]
+    pub clusters: ::prost::alloc::vec::Vec<LocalClusterState>,
+    #[prost(uint64, tag = "5")]
+    pub next_cluster: u64,
+    #[prost(uint64, tag = "6")]
+    pub phase: u64,
+    #[prost(message, optional, tag = "7")]
+    pub privacy: ::core::option::Option<PrivacyState>,
+    /// Interactions so far, and in this stage (sclub).
+    #[prost(uint64, tag = "8")]
+    pub time: u64,
+    #[prost(uint64, tag = "9")]
+    pub stage_left: u64,
+    #[prost(uint32, tag = "10")]
+    pub stage: u32,
+    #[prost(uint64, tag = "11")]
+    pub dimension: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusterState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub life: u64,
+    #[prost(uint64, tag = "3")]
+    pub cluster: u64,
+    #[prost(message, optional, tag = "4")]
+    pub own: ::core::option::Option<Evidence>,
+    #[prost(uint64, tag = "5")]
+    pub number: u64,
+    #[prost(uint64, tag = "6")]
+    pub group: u64,
+    #[prost(double, tag = "7")]
+    pub information: f64,
+    #[prost(uint64, tag = "8")]
+    pub version: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupState {
+    #[prost(uint64, tag = "1")]
+    pub group: u64,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(message, optional, tag = "3")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "4")]
+    pub information: f64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupSeatState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub life: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupsState {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    #[prost(uint64, tag = "2")]
+    pub lives: u64,
+    #[prost(uint64, tag = "3")]
+    pub next_group: u64,
+    #[prost(uint64, tag = "4")]
+    pub phase: u64,
+    #[prost(uint64, tag = "5")]
+    pub next_phase: u64,
+    #[prost(message, repeated, tag = "6")]
+    pub seats: ::prost::alloc::vec::Vec<GroupSeatState>,
+    #[prost(message, repeated, tag = "7")]
+    pub clusters: ::prost::alloc::vec::Vec<ClusterState>,
+    #[prost(message, repeated, tag = "8")]
+    pub groups: ::prost::alloc::vec::Vec<GroupState>,
+    #[prost(bool, tag = "9")]
+    pub collecting: bool,
+    #[prost(uint64, repeated, tag = "10")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, tag = "11")]
+    pub opened: u64,
+    #[prost(uint64, tag = "12")]
+    pub now: u64,
+    #[prost(uint64, tag = "13")]
+    pub repairs: u64,
+    #[prost(uint64, tag = "14")]
+    pub dimension: u64,
+    /// Asked to say everything again.
+    #[prost(uint64, repeated, tag = "15")]
+    pub away: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GlmAgentState {

@@ -7,6 +7,8 @@ use posse_core::*;
 
 pub(crate) const AGENTS: u64 = 3;
 pub(crate) const STEPS: u64 = 60;
+/// Users an agent.
+pub(crate) const USERS: u64 = 3;
 
 /// An algorithm with arms it is tried on.
 #[derive(Clone, Debug)]
@@ -77,7 +79,42 @@ pub(crate) fn cases() -> Vec<Case> {
             flat,
         ),
     ];
-    let defaults = Algorithm::all().into_iter().map(|algorithm| Case { algorithm, shape: flat });
+    // Clusters that split, groups that merge, releases that come soon: something happens in few steps.
+    let clusters = |linkage| ClusterConfig {
+        edge_scale: Threshold(0.4),
+        merge_scale: Threshold(1.0),
+        merge_gate: Threshold(f64::INFINITY),
+        linkage,
+        ..Default::default()
+    };
+    let privacy = || PrivacyConfig { first_release: 3, max_releases: 4, ..Default::default() };
+    let dc = || FclubDc { clusters: clusters(Linkage::Complete), ..Default::default() };
+    let clustered = [
+        Algorithm::Fclub(Fclub { clusters: clusters(Linkage::Transitive), ..Default::default() }),
+        Algorithm::FclubDc(dc()),
+        Algorithm::FclubDc(FclubDc { download_threshold: Threshold(4.0), ..dc() }),
+        Algorithm::CdpFclubDc(CdpFclubDc {
+            clusters: clusters(Linkage::Transitive),
+            privacy: privacy(),
+            ..Default::default()
+        }),
+        Algorithm::CdpFclubDc(CdpFclubDc {
+            clusters: clusters(Linkage::Complete),
+            privacy: PrivacyConfig { raw_buffer: true, ..privacy() },
+            ..Default::default()
+        }),
+        Algorithm::AsyncLinUcb(AsyncLinUcb { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::Club(Club { edge_scale: Threshold(0.4), ..Default::default() }),
+        Algorithm::Sclub(Sclub { edge_scale: Threshold(0.4), ..Default::default() }),
+    ];
+    let variants = variants.into_iter().chain(clustered.into_iter().map(|algorithm| (algorithm, flat)));
+    // Nobody learns enough here for a first release by default.
+    let soon = |algorithm| match algorithm {
+        Algorithm::CdpFclubDc(config) => Algorithm::CdpFclubDc(CdpFclubDc { privacy: privacy(), ..config }),
+        other => other,
+    };
+    let defaults =
+        Algorithm::all().into_iter().map(|algorithm| Case { algorithm: soon(algorithm), shape: flat });
     defaults.chain(variants.map(|(algorithm, shape)| Case { algorithm, shape })).collect()
 }
 
@@ -173,7 +210,8 @@ impl Host {
         };
         self.join(AgentId(agent));
         let arms = self.arms(step);
-        let choice = self.agent(agent).choose(UserId(agent), &arms).expect("good arms");
+        let user = UserId(agent + AGENTS * stream.below(USERS));
+        let choice = self.agent(agent).choose(user, &arms).expect("good arms");
         assert!(choice.arm < arms.len());
         assert!(choice.propensity.is_none_or(|p| p == 1.0));
         self.events.push(Event::Chose(agent, choice.arm));
@@ -181,11 +219,17 @@ impl Host {
         let reward =
             x.iter().enumerate().map(|(i, x)| x / (i + 1) as f64).sum::<f64>() + 0.1 * stream.normal();
         let reward = self.case.possible(reward);
-        self.learn(agent, x, reward).expect("a good observation");
+        self.learn(agent, user, x, reward).expect("a good observation");
     }
 
-    pub(crate) fn learn(&mut self, agent: u64, x: &[f64], reward: f64) -> Result<(), InputError> {
-        let said = self.agent(agent).learn(UserId(agent), x, reward)?;
+    pub(crate) fn learn(
+        &mut self,
+        agent: u64,
+        user: UserId,
+        x: &[f64],
+        reward: f64,
+    ) -> Result<(), InputError> {
+        let said = self.agent(agent).learn(user, x, reward)?;
         self.queue.extend(said.map(|message| Letter::Up(AgentId(agent), message)));
         self.deliver();
         Ok(())

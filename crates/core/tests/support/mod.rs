@@ -9,8 +9,9 @@ use std::sync::Arc;
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
-    AgentId, Downlink, Epoch, Evidence, EvidenceUpload, Fit, Gradient, Incarnation, Model, Parcel, RoundId,
-    Seed, Snapshot, Tick, Uplink, Version, packed,
+    AgentId, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload, Fit, Gradient,
+    GroupSnapshot, Incarnation, Model, Parcel, PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version,
+    packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -53,7 +54,28 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
             let curvature = curved.then(|| vec![0.5; packed(gradient.len())]);
             Uplink::Gradient(Gradient { round: RoundId(round), step, gradient, curvature })
         }),
+        // In boxes: proptest keeps trees of values for all alternatives on the stack.
+        cluster_uploads().prop_map(Uplink::Cluster).boxed(),
+        (
+            integers(),
+            proptest::collection::vec(integers(), 0..4),
+            proptest::collection::vec(cluster_uploads(), 0..3)
+        )
+            .prop_map(|(phase, kept, uploads)| {
+                let kept = kept.into_iter().map(ClusterId).collect();
+                Uplink::Clusters(ClusterList { phase: PhaseId(phase), kept, uploads })
+            })
+            .boxed(),
     ]
+}
+
+fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
+    (integers(), integers(), integers(), informations(), evidences(), any::<bool>()).prop_map(
+        |(cluster, number, based_on, information, evidence, released)| {
+            let (cluster, based_on) = (ClusterId(cluster), Version(based_on));
+            ClusterUpload { cluster, number, based_on, information, evidence, released }
+        },
+    )
 }
 
 fn vectors() -> impl Strategy<Value = Vec<f64>> {
@@ -100,12 +122,27 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
         (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, point, curvature)| {
             Downlink::GradientRequest { round: RoundId(round), step, point: Arc::new(point), curvature }
         }),
-        models(),
+        models().boxed(),
         (integers(), any::<bool>(), integers(), evidences()).prop_map(
             |(round, included, version, evidence)| {
                 Downlink::Commit { round: RoundId(round), included, version: Version(version), evidence }
             }
         ),
+        (integers(), integers(), any::<bool>(), integers(), informations(), evidences())
+            .prop_map(|(cluster, members, authoritative, version, information, evidence)| {
+                let (version, contains) = (Version(version), members);
+                let snapshot = Snapshot { authoritative, version, contains, information, evidence };
+                Downlink::Group(GroupSnapshot { cluster: ClusterId(cluster), members, snapshot })
+            })
+            .boxed(),
+        (integers(), integers(), option::of(integers()))
+            .prop_map(|(cluster, number, version)| {
+                let version = version.map(Version);
+                Downlink::ClusterReceipt { cluster: ClusterId(cluster), number, version }
+            })
+            .boxed(),
+        (integers(), any::<bool>())
+            .prop_map(|(phase, anew)| Downlink::Regroup { phase: PhaseId(phase), anew }),
     ]
 }
 

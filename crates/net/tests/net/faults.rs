@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use posse_core::wire::v1;
 use posse_core::{Algorithm, Seed, SyncLinUcb};
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{FileLog, Log, LogError, Replay, read};
 use posse_net::{Agent, AgentConfig, Clock};
+use prost::Message;
 
 use crate::proxy::Proxy;
 use crate::support::{config, federation, held, interact, look, talkative};
@@ -145,6 +147,11 @@ impl Victim {
         }
     }
 
+    async fn round_is_open(&self) -> bool {
+        let state = look(self.running.as_ref().expect("it was started again")).await.state;
+        v1::CoordinatorState::decode(&*state).expect("its own state").collecting
+    }
+
     /// Everything heals; returns all agents, silent.
     async fn heal(&mut self) -> Vec<Agent> {
         self.room.store(-1, Ordering::SeqCst);
@@ -153,11 +160,13 @@ impl Victim {
         for agent in 0..AGENTS as usize {
             agents.push(self.agent(agent).await);
         }
-        // What one agent says may make another speak.
-        while !agents.iter().all(Agent::is_settled) {
+        // What one agent says may make another speak; and who has been heard may still be asked for its
+        // part of a round, as long as one is open.
+        while self.round_is_open().await || !agents.iter().all(Agent::is_settled) {
             for agent in &agents {
                 agent.settled().await;
             }
+            tokio::task::yield_now().await;
         }
         for agent in &agents {
             agent.close().await.unwrap();

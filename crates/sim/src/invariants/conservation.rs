@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use posse_core::{Agent, AgentId, AgentView, Algorithm, Evidence, Incarnation, Uplink};
 
 use super::Invariant;
+use super::clusters::Clusters;
 use crate::observer::{Event, Stage};
 
 pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
@@ -14,6 +15,12 @@ pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
             Box::new(Records { forgets: false, ..Records::default() })
         }
         Algorithm::FedGlbUcb3(_) => Box::new(Records { forgets: true, ..Records::default() }),
+        Algorithm::AsyncLinUcb(config) if config.privacy.is_some() => Box::new(Clusters::default()),
+        Algorithm::Fclub(_)
+        | Algorithm::FclubDc(_)
+        | Algorithm::CdpFclubDc(_)
+        | Algorithm::Homo(_)
+        | Algorithm::HomoDc(_) => Box::new(Clusters::default()),
         _ => Box::new(Uploads::default()),
     }
 }

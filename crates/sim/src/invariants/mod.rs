@@ -1,5 +1,6 @@
 //! What must hold after every event, whatever the links and the machines do. One property a file.
 
+mod clusters;
 mod conservation;
 mod liveness;
 mod monotone;

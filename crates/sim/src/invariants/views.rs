@@ -12,7 +12,16 @@ pub(super) struct Views {
 
 impl Views {
     pub(super) fn of(algorithm: &Algorithm) -> Self {
-        Self { base_only: matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)) }
+        let private = match algorithm {
+            Algorithm::CdpFclubDc(config) => Some(&config.privacy),
+            Algorithm::AsyncLinUcb(config) => config.privacy.as_ref(),
+            _ => None,
+        };
+        let released_only = private.is_some_and(|privacy| !privacy.raw_buffer);
+        Self {
+            base_only: released_only
+                || matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)),
+        }
     }
 
     fn check_view(&self, view: &AgentView<'_>) -> Result<(), String> {

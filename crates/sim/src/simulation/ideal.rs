@@ -9,7 +9,8 @@ use posse_core::{
 
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
-use crate::observer::{Event, Observer, Stage};
+use crate::gauge::{Gauge, look};
+use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
@@ -54,11 +55,12 @@ pub(super) fn run(
     }
     let mut offer = Offer::new();
     let mut seen = vec![false; count];
+    let mut gauge = Gauge::new(config.horizon);
     for step in 0..config.horizon {
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
         }
-        let agent = cast.arrivals.agent(step);
+        let agent = cast.turn(step);
         offer.agent = agent;
         offer.user = UserId(agent.0);
         cast.world.offer(step, &mut offer);
@@ -71,9 +73,15 @@ pub(super) fn run(
             ideal.tally.agents_seen += 1;
         }
         ideal.interact(step, learner, &offer, observer)?;
+        let mut tally = std::mem::take(&mut ideal.tally);
+        gauge.look_if_due(&mut tally, &ideal, &*cast.world);
+        ideal.tally = tally;
         report(&ideal.tally, observer)?;
     }
     observer.observe(&Event::Quiet, &ideal);
+    let mut tally = std::mem::take(&mut ideal.tally);
+    look(&mut tally, &ideal, &*cast.world);
+    ideal.tally = tally;
     report(&ideal.tally, observer)?;
     Ok(ideal.tally)
 }
@@ -125,9 +133,10 @@ impl Ideal {
         let machine = self.agents[agent.0 as usize].as_mut().expect("it entered before it acts");
         let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        self.tally.chose(regret);
+        let average_mean = offer.average_mean();
+        self.tally.chose(regret, average_mean);
         self.tally.reward += reward;
-        observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret }, self);
+        observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret, average_mean }, self);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
         let message = machine.learn(offer.user, offer.arms.row(arm), reward).map_err(refused)?;
         observer.observe(&Event::Learned { agent: offer.agent, reward }, self);
@@ -159,13 +168,15 @@ impl Ideal {
         while let Some(letter) = self.letters.pop_front() {
             match letter {
                 Letter::Up(agent, message) => {
-                    self.tally.sent_up(&message);
+                    let (kind, cost) = (message.kind(), message.cost());
+                    self.count(&Sent { direction: Direction::Up, agent, kind, cost }, observer);
                     let outgoing = self.coordinator.receive(agent, message.clone())?;
                     observer.observe(&Event::Up { agent, incarnation: LIFE, message: &message }, self);
                     self.post(outgoing);
                 }
                 Letter::Down(agent, message) => {
-                    self.tally.sent_down(&message);
+                    let (kind, cost) = (message.kind(), message.cost());
+                    self.count(&Sent { direction: Direction::Down, agent, kind, cost }, observer);
                     let Some(machine) = &mut self.agents[agent.0 as usize] else { continue };
                     let answer = machine.receive(message.clone())?;
                     observer.observe(&Event::Down { agent, message: &message }, self);
@@ -174,6 +185,11 @@ impl Ideal {
             }
         }
         Ok(())
+    }
+
+    fn count(&mut self, sent: &Sent, observer: &mut dyn Observer) {
+        self.tally.sent(sent);
+        observer.sent(sent);
     }
 }
 

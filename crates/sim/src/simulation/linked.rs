@@ -1,13 +1,14 @@
 //! The same machines over links with a mind of their own: sessions, virtual time, crashes and restarts.
 
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, LogEvent, Step, UpFrame};
-use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, UserId};
+use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, Uplink, UserId};
 
 use super::population::Population;
 use super::queue::Queue;
 use super::{Cast, RunConfig, RunError, report};
+use crate::gauge::{Gauge, look};
 use crate::network::{FaultConfig, Links, microseconds};
-use crate::observer::{Event, Observer, Stage};
+use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
@@ -16,6 +17,7 @@ enum Due {
     Interaction(u64),
     Reward {
         agent: AgentId,
+        user: UserId,
         features: Vec<f64>,
         reward: f64,
     },
@@ -42,6 +44,8 @@ struct Linked {
     down: Links,
     faults: FaultConfig,
     tally: Tally,
+    /// Sent since the observer was last told.
+    sent: Vec<Sent>,
 }
 
 /// Where an agent lives.
@@ -85,6 +89,7 @@ pub(super) fn run(
         down: Links::new(link, config.seed, "link-down"),
         faults: config.faults.clone(),
         tally: Tally::default(),
+        sent: Vec::new(),
     };
     if planted_bug {
         #[cfg(feature = "planted-bug")]
@@ -97,14 +102,18 @@ pub(super) fn run(
     }
     linked.queue.push(Tick(0), Due::Interaction(0));
     let mut offer = Offer::new();
+    let mut gauge = Gauge::new(config.horizon);
     while let Some((now, due)) = linked.queue.pop() {
+        let is_interaction = matches!(due, Due::Interaction(_));
         match due {
             Due::Interaction(step) => {
                 linked.interact(step, now, &mut cast, &mut offer, observer)?;
-                report(&linked.tally, observer)?;
+                let mut tally = std::mem::take(&mut linked.tally);
+                gauge.look_if_due(&mut tally, &linked, &*cast.world);
+                linked.tally = tally;
             }
-            Due::Reward { agent, features, reward } => {
-                linked.learn(agent, &features, reward, now, &cast, observer)?;
+            Due::Reward { agent, user, features, reward } => {
+                linked.learn(agent, user, &features, reward, now, &cast, observer)?;
             }
             Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
             Due::Down(agent, frame) => linked.at_agent(agent, frame, now, observer)?,
@@ -112,8 +121,17 @@ pub(super) fn run(
             Due::HubTimer => linked.tick_hub(now, observer),
             Due::Return(agent) => linked.enter(agent, &cast, now)?,
         }
+        for sent in linked.sent.drain(..) {
+            observer.sent(&sent);
+        }
+        if is_interaction {
+            report(&linked.tally, observer)?;
+        }
     }
     observer.observe(&Event::Quiet, &linked);
+    let mut tally = std::mem::take(&mut linked.tally);
+    look(&mut tally, &linked, &*cast.world);
+    linked.tally = tally;
     report(&linked.tally, observer)?;
     Ok(linked.tally)
 }
@@ -155,7 +173,7 @@ impl Linked {
             self.leave(agent, now, observer);
         }
         self.go_wrong(step, now, observer)?;
-        let agent = cast.arrivals.agent(step);
+        let agent = cast.turn(step);
         self.enter(agent, cast, now)?;
         (offer.agent, offer.user) = (agent, UserId(agent.0));
         cast.world.offer(step, offer);
@@ -165,14 +183,15 @@ impl Linked {
         let arm =
             endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        self.tally.chose(regret);
-        observer.observe(&Event::Chose { step, agent, arm, regret }, self);
+        let average_mean = offer.average_mean();
+        self.tally.chose(regret, average_mean);
+        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
         let features = offer.arms.row(arm).to_vec();
         let after = microseconds(self.config.network.reward_delay);
         if after == 0 {
-            self.learn(agent, &features, reward, now, cast, observer)?;
+            self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
         } else {
-            self.queue.push(now.after(after), Due::Reward { agent, features, reward });
+            self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
         }
         if step + 1 < self.config.horizon {
             let next = now.after(microseconds(self.config.network.interval).max(1));
@@ -191,9 +210,11 @@ impl Linked {
         Ok(())
     }
 
+    #[allow(clippy::too_many_arguments, reason = "a reward has many parts")]
     fn learn(
         &mut self,
         agent: AgentId,
+        user: UserId,
         features: &[f64],
         reward: f64,
         now: Tick,
@@ -205,7 +226,7 @@ impl Linked {
         // A reward for an agent that left finds nobody.
         let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
         let frame = endpoint
-            .learn(UserId(agent.0), features, reward, now)
+            .learn(user, features, reward, now)
             .map_err(|error| RunError::Input { step: self.tally.interactions, error })?;
         self.tally.reward += reward;
         observer.observe(&Event::Learned { agent, reward }, self);
@@ -299,7 +320,8 @@ impl Linked {
                 // Sent to everybody, perhaps more than once: a round counts when its number is new.
                 self.tally.rounds = self.tally.rounds.max(round.0);
             }
-            self.tally.down.add(frame.cost());
+            let kind = frame.message.as_ref().map_or("acknowledgement", Downlink::kind);
+            self.count(Sent { direction: Direction::Down, agent, kind, cost: frame.cost() });
             for at in self.down.arrivals(agent, now) {
                 self.queue.push(at, Due::Down(agent, frame.clone()));
             }
@@ -312,7 +334,9 @@ impl Linked {
 
     fn send_up(&mut self, agent: AgentId, frame: Option<UpFrame>, now: Tick) {
         if let Some(frame) = frame {
-            self.tally.up.add(frame.cost());
+            let bare = if frame.greeting > 0 { "greeting" } else { "acknowledgement" };
+            let kind = frame.message.as_ref().map_or(bare, Uplink::kind);
+            self.count(Sent { direction: Direction::Up, agent, kind, cost: frame.cost() });
             for at in self.up.arrivals(agent, now) {
                 self.queue.push(at, Due::Up(agent, frame.clone()));
             }
@@ -323,6 +347,11 @@ impl Linked {
             place.timer = Some(deadline);
             self.queue.push(deadline.max(now), Due::AgentTimer(agent));
         }
+    }
+
+    fn count(&mut self, sent: Sent) {
+        self.tally.sent(&sent);
+        self.sent.push(sent);
     }
 
     /// Lets go wrong what is to go wrong before this interaction.

@@ -77,6 +77,16 @@ impl RunConfig {
         self.prepare().map(drop)
     }
 
+    /// How many interactions each agent has, by id. No algorithm has a say in that.
+    pub fn activity(&self) -> Result<Vec<u64>, ConfigError> {
+        let mut arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
+        let mut activity = vec![0; usize::try_from(self.agents).expect("agents fit in memory")];
+        for step in 0..self.horizon {
+            activity[arrivals.agent(step).0 as usize] += 1;
+        }
+        Ok(activity)
+    }
+
     /// Runs to the end.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
@@ -98,6 +108,14 @@ impl RunConfig {
             return Err(ConfigError::new("horizon", 0, "it must be at least 1"));
         }
         let world = self.world.build(self.agents, self.seed)?;
+        if world.length().is_some_and(|length| self.horizon > length) {
+            let allowed = "the data has fewer interactions; `posse data inspect` counts them as events";
+            return Err(ConfigError::new("horizon", self.horizon, allowed));
+        }
+        if world.length().is_some() && self.arrival != ArrivalConfig::Uniform {
+            let allowed = "recorded interactions have arrivals of their own: leave out [arrival]";
+            return Err(ConfigError::new("kind", "not uniform", allowed));
+        }
         let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
         self.network.check()?;
         self.faults.check()?;
@@ -136,4 +154,11 @@ struct Cast {
     arrivals: Box<dyn Arrivals>,
     /// The arms' shape as the coordinator sees it.
     shape: Shape,
+}
+
+impl Cast {
+    /// Whose turn it is.
+    fn turn(&mut self, step: u64) -> posse_core::AgentId {
+        self.world.turn(step).unwrap_or_else(|| self.arrivals.agent(step))
+    }
 }

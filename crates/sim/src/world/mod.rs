@@ -8,6 +8,10 @@
 
 mod arrival;
 mod catalogue;
+mod classification;
+mod clustered;
+mod clustered_arms;
+mod data;
 mod drift;
 mod form;
 mod gamma;
@@ -15,18 +19,31 @@ mod glm;
 mod heterogeneous;
 mod linear;
 mod noise;
+mod recommender;
+mod shuffle;
+mod split;
+mod table;
 mod vector;
+
+use std::sync::Arc;
 
 use posse_core::{AgentId, Arms, ConfigError, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 pub use arrival::{ArrivalConfig, Arrivals};
+pub use classification::ClassificationConfig;
+pub use clustered::{Assignment, ClusteredConfig};
+pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
+pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
 pub use form::Form;
 pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
+pub use recommender::{Interactions, RecommenderConfig};
+pub use split::Split;
+pub use table::LabelledTable;
 
 /// A place where agents choose arms.
 ///
@@ -42,9 +59,29 @@ pub trait World: Send {
     /// from 0 over all agents. Worlds in which users do not matter leave `offer.user` as it is.
     fn offer(&mut self, step: u64, offer: &mut Offer);
 
+    /// Who is next, where that is the world's affair: in recorded interactions it is whoever was there. `None`
+    /// leaves it to the arrivals.
+    ///
+    /// # Panics
+    /// May panic beyond the last interaction.
+    fn turn(&self, step: u64) -> Option<AgentId> {
+        let _ = step;
+        None
+    }
+
+    /// How many interactions there are, if they are recorded.
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
     /// The true parameters of an agent over all its features, shared ones first. `None` where the world has
     /// none or they change over time.
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>>;
+
+    /// The cluster that a user belongs to in truth, if users are clustered.
+    fn cluster(&self, _user: UserId) -> Option<u64> {
+        None
+    }
 }
 
 /// One interaction as the world offers it. An algorithm sees the agent, the user and the arms; the rest is
@@ -142,6 +179,12 @@ impl Offer {
         self.means.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
+    /// What choosing at random would be worth; NaN without arms.
+    #[must_use]
+    pub fn average_mean(&self) -> f64 {
+        self.means.iter().sum::<f64>() / self.means.len() as f64
+    }
+
     /// Forgets all arms, keeps the memory and takes arms of `dimension` features from now on.
     pub fn clear(&mut self, dimension: usize) {
         self.arms.reset(dimension);
@@ -175,6 +218,14 @@ pub enum WorldConfig {
     Heterogeneous(HeterogeneousConfig),
     /// Rewards that are clicks or counts: a link function of what is linear in the features.
     Glm(GlmWorldConfig),
+    /// An arm for each class of a labelled table.
+    Classification(ClassificationConfig),
+    /// An arm for each cluster of a labelled table.
+    ClusteredArms(ClusteredArmsConfig),
+    /// Items that users liked among others.
+    Recommender(RecommenderConfig),
+    /// Users in clusters, rewards 0 or 1.
+    Clustered(ClusteredConfig),
 }
 
 impl WorldConfig {
@@ -187,7 +238,48 @@ impl WorldConfig {
             Self::Linear(config) => config.build(seed),
             Self::Heterogeneous(config) => config.build(seed),
             Self::Glm(config) => config.build(seed),
+            Self::Classification(config) => config.build(agents, seed),
+            Self::ClusteredArms(config) => config.build(seed),
+            Self::Recommender(config) => config.build(agents, seed),
+            Self::Clustered(config) => config.build(agents, seed),
         }
+    }
+
+    /// The data that this world is made of, if it is.
+    #[must_use]
+    pub fn data(&self) -> Option<DataName<'_>> {
+        let (path, hash) = match self {
+            Self::Linear(_) | Self::Heterogeneous(_) | Self::Glm(_) | Self::Clustered(_) => return None,
+            Self::Classification(config) => (&config.data, &config.hash),
+            Self::ClusteredArms(config) => (&config.data, &config.hash),
+            Self::Recommender(config) => (&config.data, &config.hash),
+        };
+        Some(DataName { path, hash })
+    }
+
+    /// Puts the data that this world names in its place, and its whole content hash with it; or says that it is of
+    /// another kind.
+    pub fn attach(&mut self, data: &Data, hash: &str) -> Result<(), ConfigError> {
+        match (&mut *self, data) {
+            (Self::Classification(config), Data::Table(table)) => {
+                config.table = Arc::clone(table).into();
+                config.hash = hash.into();
+            }
+            (Self::ClusteredArms(config), Data::Clusters(clusters)) => {
+                config.clusters = Arc::clone(clusters).into();
+                config.hash = hash.into();
+            }
+            (Self::Recommender(config), Data::Interactions(interactions)) => {
+                config.interactions = Arc::clone(interactions).into();
+                config.hash = hash.into();
+            }
+            _ => {
+                let path = self.data().map_or("", |name| name.path);
+                let allowed = "data that was prepared for this kind of world";
+                return Err(ConfigError::new("data", format!("{path} ({})", data.kind()), allowed));
+            }
+        }
+        Ok(())
     }
 
     /// Every kind of world: its name in configuration files, what it is, and its default parameters.
@@ -205,6 +297,26 @@ impl WorldConfig {
                 Self::Heterogeneous(Default::default()),
             ),
             ("glm", "clicks, counts or numbers: a link of linear scores", Self::Glm(Default::default())),
+            (
+                "classification",
+                "an arm for each class of a labelled table, the right one pays",
+                Self::Classification(Default::default()),
+            ),
+            (
+                "clustered-arms",
+                "an arm for each cluster of a labelled table, paying as its members do",
+                Self::ClusteredArms(Default::default()),
+            ),
+            (
+                "recommender",
+                "the next item that a user liked, among others that it never did",
+                Self::Recommender(Default::default()),
+            ),
+            (
+                "clustered",
+                "users in clusters with parameters of their own, rewards 0 or 1",
+                Self::Clustered(Default::default()),
+            ),
         ]
     }
 }
@@ -228,6 +340,27 @@ mod tests {
         let mut offer = Offer { agent: AgentId(agent), ..Offer::new() };
         world.offer(step, &mut offer);
         offer
+    }
+
+    /// Ten rows of three classes; the first feature is the number of the row.
+    pub(super) fn table() -> Arc<LabelledTable> {
+        let features = (0..10u32).flat_map(|row| [f64::from(row), 1.0]).collect();
+        let labels = (0..10).map(|row| row % 3).collect();
+        Arc::new(LabelledTable::new(2, features, labels, 3, Vec::new()).unwrap())
+    }
+
+    /// Three clusters in two dimensions.
+    pub(super) fn clusters() -> Arc<ArmClusters> {
+        let centroids = vec![3.0, 4.0, 1.0, 2.0, -1.0, 0.5];
+        Arc::new(ArmClusters::new(2, centroids, vec![0.25, 1.0, 0.0]).unwrap())
+    }
+
+    /// Five users who like three of ten items each.
+    pub(super) fn interactions() -> Arc<Interactions> {
+        let features = (0..10u32).flat_map(|item| [f64::from(item), 1.0]).collect();
+        let events: Vec<(u32, u32)> =
+            (0..15).map(|event| (event % 5, (3 * event + event / 5) % 10)).collect();
+        Arc::new(Interactions::new(2, features, 5, &events, vec![0, 1, 0, 1, 1]).unwrap())
     }
 
     /// Every kind of world, also with the options that change how offers are made.
@@ -254,6 +387,25 @@ mod tests {
                 link: Link::Poisson,
                 ..Default::default()
             }),
+            WorldConfig::Classification(ClassificationConfig {
+                table: table().into(),
+                ..ClassificationConfig::default()
+            }),
+            WorldConfig::ClusteredArms(ClusteredArmsConfig {
+                clusters: clusters().into(),
+                ..ClusteredArmsConfig::default()
+            }),
+            WorldConfig::Recommender(RecommenderConfig {
+                arms: 3,
+                interactions: interactions().into(),
+                ..RecommenderConfig::default()
+            }),
+            WorldConfig::Clustered(ClusteredConfig { arms: 25, ..ClusteredConfig::default() }),
+            WorldConfig::Clustered(ClusteredConfig {
+                arms: 25,
+                assignment: Assignment::Contiguous,
+                ..ClusteredConfig::default()
+            }),
         ]
     }
 
@@ -262,16 +414,19 @@ mod tests {
         for config in all_worlds() {
             let build = || config.build(5, Seed(11)).unwrap();
             let mut world = build();
-            let forward: Vec<Offer> = (0..60).map(|step| ask(&mut *world, step % 5, step)).collect();
+            let steps = world.length().unwrap_or(60);
+            let forward: Vec<Offer> = (0..steps).map(|step| ask(&mut *world, step % 5, step)).collect();
             let mut world = build();
             // One offer for all steps, and those steps backwards and twice.
             let mut reused = Offer::new();
-            for step in (0..60).rev().chain(0..60) {
+            for step in (0..steps).rev().chain(0..steps) {
                 reused.agent = AgentId(step % 5);
                 world.offer(step, &mut reused);
                 assert_eq!(reused, forward[step as usize], "{config:?}, step {step}");
             }
-            assert_ne!(ask(&mut *config.build(5, Seed(12)).unwrap(), 0, 0), forward[0]);
+            let mut other = config.build(5, Seed(12)).unwrap();
+            let same = (0..steps).all(|step| ask(&mut *other, step % 5, step) == forward[step as usize]);
+            assert!(!same, "{config:?}");
         }
     }
 
@@ -282,7 +437,8 @@ mod tests {
             for agent in 0..5 {
                 let offer = ask(&mut *world, agent, 7);
                 assert_eq!(offer.arms.dimension(), world.shape(AgentId(agent)).dimension());
-                assert_eq!((offer.arms.len(), offer.means.len()), (25, 25));
+                let arms = if config.data().is_some() { 3 } else { 25 };
+                assert_eq!((offer.arms.len(), offer.means.len()), (arms, arms));
             }
         }
     }

@@ -4,8 +4,7 @@
 pub(crate) mod dense;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, Downlink, JoinPolicy, LinUcb, ModelConfig, ProtocolConfig, Seed, Threshold,
-    Uplink,
+    Algorithm, AsyncLinUcb, Downlink, JoinPolicy, LinUcb, ProtocolConfig, Seed, Threshold, Uplink,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, GlmWorldConfig, LinearConfig, WorldConfig};
@@ -97,7 +96,7 @@ pub(crate) fn central() -> Algorithm {
 }
 
 pub(crate) fn async_lin_ucb(protocol: ProtocolConfig) -> Algorithm {
-    Algorithm::AsyncLinUcb(AsyncLinUcb { model: ModelConfig::default(), protocol })
+    Algorithm::AsyncLinUcb(AsyncLinUcb { protocol, ..AsyncLinUcb::default() })
 }
 
 /// γ_U, γ_D and when newcomers become known.

@@ -158,7 +158,6 @@ fn gradients_to_tolerance_are_as_few_as_published() {
         let (newton, preconditioned) = (mean(Solver::Newton), mean(Solver::Preconditioned));
         assert!(newton <= 6.0, "{newton} at n = {n}");
         assert!(preconditioned <= 0.5 * restart, "{preconditioned} at n = {n}");
-        println!("n = {n}: restart {restart}, Newton {newton}, preconditioned {preconditioned}");
     }
 }
 

@@ -1,0 +1,217 @@
+//! Drawing lines and dots over two axes. `page.js` draws the same anew when somebody changes an axis.
+
+use super::figure::{Form, Series, Xy};
+use super::scale::{Scale, tick_label};
+use super::style::{DASHES, MARKERS};
+use super::svg::{Anchor, Picture, short, text_width};
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 420.0;
+/// Of the axes from the edges: left, right, top, bottom.
+const MARGINS: (f64, f64, f64, f64) = (70.0, 18.0, 14.0, 52.0);
+/// How many markers a line has, about.
+const MARKS: f64 = 6.0;
+
+/// The size of a dot's name.
+const TAG: f64 = 11.0;
+
+/// Draws a plot, with a legend if it is to stand alone.
+pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
+    let series: Vec<&Series> = xy.series.iter().filter(|series| series.shown).collect();
+    let legend = if alone { legend_lines(&series) } else { Vec::new() };
+    let height = HEIGHT + 20.0 * legend.len() as f64 + if legend.is_empty() { 0.0 } else { 6.0 };
+    let mut picture = Picture::new(WIDTH, height, label);
+    let (left, right, top, bottom) = (MARGINS.0, WIDTH - MARGINS.1, MARGINS.2, HEIGHT - MARGINS.3);
+    let points = || series.iter().flat_map(|series| series.points.iter().map(move |p| (series.form, p)));
+    let xs = points().filter(|(form, _)| *form != Form::Level).map(|(_, point)| point.x);
+    let x = Scale::fitting(xs, (left, right), xy.x.log);
+    let ys = points().flat_map(|(_, point)| {
+        let error = point.y_error.unwrap_or(0.0);
+        // The lower end of an error bar must not stretch a logarithmic axis down to nothing.
+        let low = if xy.y.log { (point.y - error).max(point.y / 2.0) } else { point.y - error };
+        [low, point.y + error]
+    });
+    let y = Scale::fitting(ys, (bottom, top), xy.y.log);
+    for (name, scale) in [("x", &x), ("y", &y)] {
+        picture.note(&format!("{name}-domain"), format!("{:?} {:?}", scale.domain.0, scale.domain.1));
+        picture.note(&format!("{name}-range"), format!("{} {}", scale.range.0, scale.range.1));
+        picture.note(&format!("{name}-log"), scale.log);
+    }
+    axes(&mut picture, xy, &x, &y);
+    let mut labels = Labels::default();
+    for (place, series) in series.iter().enumerate() {
+        draw_series(&mut picture, series, place, (&x, &y), &mut labels);
+    }
+    labels.draw(&mut picture);
+    for (line, entries) in legend.iter().enumerate() {
+        let at = HEIGHT + 8.0 + 20.0 * line as f64;
+        for (offset, series) in entries {
+            key(&mut picture, series, (left + offset, at));
+        }
+    }
+    picture
+}
+
+fn axes(picture: &mut Picture, xy: &Xy, x: &Scale, y: &Scale) {
+    let ((left, right), (bottom, top)) = (x.range, y.range);
+    for tick in y.ticks() {
+        let Some(place) = y.place(tick) else { continue };
+        picture.line("grid", (left, place), (right, place));
+        picture.text((left - 8.0, place + 4.5), 13.0, Anchor::End, &tick_label(tick));
+    }
+    for tick in x.ticks() {
+        let Some(place) = x.place(tick) else { continue };
+        picture.line("grid", (place, top), (place, bottom));
+        picture.text((place, bottom + 18.0), 13.0, Anchor::Middle, &tick_label(tick));
+    }
+    picture.raw(&format!("<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/>"));
+    picture.text((f64::midpoint(left, right), bottom + 42.0), 14.0, Anchor::Middle, &xy.x.label);
+    picture.upright_text((16.0, f64::midpoint(top, bottom)), 14.0, &xy.y.label);
+}
+
+fn draw_series(
+    picture: &mut Picture,
+    series: &Series,
+    place: usize,
+    (x, y): (&Scale, &Scale),
+    labels: &mut Labels,
+) {
+    let dash = DASHES[series.style.dash];
+    let name = super::svg::escape(&series.name);
+    picture.raw(&format!("<g class=\"series c{}\" data-name=\"{name}\">", series.style.colour));
+    if series.form == Form::Level {
+        for point in &series.points {
+            let Some(level) = y.place(point.y) else { continue };
+            let error = point.y_error.unwrap_or(0.0);
+            let (high, low) = (y.clamped(point.y + error), y.clamped(point.y - error));
+            picture.rectangle("band", (x.range.0, high), (x.range.1 - x.range.0, low - high));
+            let (from, to) = (short(x.range.0), short(x.range.1));
+            picture.raw(&format!(
+                "<path class=\"line\" stroke-dasharray=\"{dash}\" d=\"M{from} {0}H{to}\"/>",
+                short(level)
+            ));
+        }
+        picture.raw("</g>");
+        return;
+    }
+    let placed: Vec<(f64, f64, &super::figure::Point)> = series
+        .points
+        .iter()
+        .filter_map(|point| Some((x.place(point.x)?, y.place(point.y)?, point)))
+        .collect();
+    if series.form == Form::Line && placed.iter().any(|(_, _, point)| point.y_error.is_some()) {
+        let edge = |sign: f64| {
+            placed
+                .iter()
+                .map(move |(at, _, point)| (*at, y.clamped(point.y + sign * point.y_error.unwrap_or(0.0))))
+        };
+        let outline: Vec<(f64, f64)> =
+            edge(1.0).chain(edge(-1.0).collect::<Vec<_>>().into_iter().rev()).collect();
+        picture.raw(&format!("<path class=\"band\" d=\"{}Z\"/>", path(outline.into_iter())));
+    }
+    let line = path(placed.iter().map(|(x, y, _)| (*x, *y)));
+    picture.raw(&format!("<path class=\"line\" stroke-dasharray=\"{dash}\" d=\"{line}\"/>"));
+    let marker = MARKERS[series.style.marker];
+    let gap = if series.form == Form::Dots { 0.0 } else { (x.range.1 - x.range.0) / MARKS };
+    // Those of different lines do not begin at the same place.
+    let mut next = x.range.0 + gap * (0.3 + 0.17 * (place % 5) as f64);
+    for (at, level, point) in &placed {
+        if series.form == Form::Dots {
+            whiskers(picture, (*at, *level), point, (x, y));
+        }
+        if *at >= next || series.form == Form::Dots {
+            next = at + gap;
+            let (at, level) = (short(*at), short(*level));
+            picture
+                .raw(&format!("<path class=\"mark\" transform=\"translate({at} {level})\" d=\"{marker}\"/>"));
+        }
+        if let Some(label) = &point.label {
+            labels.claim((*at, *level), label);
+        }
+    }
+    picture.raw("</g>");
+}
+
+/// Names of dots, each with the place of its dot. They are drawn last, so that no line crosses them.
+#[derive(Debug, Default)]
+struct Labels(Vec<(f64, f64, String)>);
+
+impl Labels {
+    /// Takes the place beside a dot, unless another name is there.
+    fn claim(&mut self, (x, y): (f64, f64), text: &str) {
+        let apart = |(other_x, other_y, other): &(f64, f64, String)| {
+            x > other_x + text_width(other, TAG)
+                || *other_x > x + text_width(text, TAG)
+                || (y - other_y).abs() > TAG
+        };
+        if self.0.iter().all(apart) {
+            self.0.push((x, y, text.into()));
+        }
+    }
+
+    fn draw(&self, picture: &mut Picture) {
+        picture.raw("<g class=\"tags\">");
+        for (x, y, text) in &self.0 {
+            picture.tag((x + 7.0, y - 6.0), TAG, text);
+        }
+        picture.raw("</g>");
+    }
+}
+
+/// Errors both ways.
+fn whiskers(
+    picture: &mut Picture,
+    (at, level): (f64, f64),
+    point: &super::figure::Point,
+    (x, y): (&Scale, &Scale),
+) {
+    if let Some(error) = point.y_error {
+        picture.line("whisker", (at, y.clamped(point.y - error)), (at, y.clamped(point.y + error)));
+    }
+    if let Some(error) = point.x_error {
+        picture.line("whisker", (x.clamped(point.x - error), level), (x.clamped(point.x + error), level));
+    }
+}
+
+fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut text = String::new();
+    for (x, y) in points {
+        text.push(if text.is_empty() { 'M' } else { 'L' });
+        text.push_str(&format!("{} {}", short(x), short(y)));
+    }
+    text
+}
+
+/// The entries of a legend, line by line, each with its distance from the left.
+fn legend_lines<'s>(series: &[&'s Series]) -> Vec<Vec<(f64, &'s Series)>> {
+    let mut lines: Vec<Vec<(f64, &Series)>> = Vec::new();
+    let room = WIDTH - MARGINS.0 - MARGINS.1;
+    let mut used = f64::INFINITY;
+    for entry in series {
+        let width = 52.0 + text_width(&entry.name, 13.0);
+        if used + width > room {
+            lines.push(Vec::new());
+            used = 0.0;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push((used, entry));
+        }
+        used += width;
+    }
+    lines
+}
+
+/// One entry of a legend.
+fn key(picture: &mut Picture, series: &Series, (x, y): (f64, f64)) {
+    let (dash, marker) = (DASHES[series.style.dash], MARKERS[series.style.marker]);
+    let (from, middle, to, y_text) = (short(x), short(x + 15.0), short(x + 30.0), short(y));
+    picture.raw(&format!("<g class=\"c{}\">", series.style.colour));
+    picture.raw(&format!("<path class=\"line\" stroke-dasharray=\"{dash}\" d=\"M{from} {y_text}H{to}\"/>"));
+    if series.form != Form::Level {
+        picture.raw(&format!(
+            "<path class=\"mark\" transform=\"translate({middle} {y_text})\" d=\"{marker}\"/>"
+        ));
+    }
+    picture.raw("</g>");
+    picture.text((x + 36.0, y + 4.5), 13.0, Anchor::Start, &series.name);
+}

@@ -1,0 +1,40 @@
+//! Settings that differ in one swept number only: the dots of one curve.
+
+use super::material::Line;
+
+/// A curve of settings.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// What they have in common.
+    pub(super) name: String,
+    /// Their places, each with the value of what is swept.
+    pub(super) members: Vec<(usize, Option<String>)>,
+}
+
+/// All families, in the order of the plan. What is swept is the last number that an algorithm's settings
+/// take several values of, or else the last of the world's.
+pub(super) fn families(lines: &[Line<'_>]) -> Vec<Family> {
+    let mut families: Vec<Family> = Vec::new();
+    for (place, line) in lines.iter().enumerate() {
+        let choices = &line.group.choices;
+        let is_number =
+            |(path, value): &(String, String)| path != "algorithm" && value.parse::<f64>().is_ok();
+        let own = choices.iter().rposition(|c| c.0.starts_with("algorithm.") && is_number(c));
+        let swept = own.or_else(|| choices.iter().rposition(is_number));
+        // The parts of an id are the choices, in the same order.
+        let parts: Vec<&str> = line.group.id.split('/').collect();
+        let (name, value) = match swept {
+            Some(swept) if parts.len() == choices.len() => {
+                let rest = parts.iter().enumerate().filter(|(index, _)| *index != swept);
+                let rest: Vec<&str> = rest.map(|(_, part)| *part).collect();
+                (rest.join("/"), Some(choices[swept].1.clone()))
+            }
+            _ => (line.group.id.clone(), None),
+        };
+        match families.iter_mut().find(|family| family.name == name) {
+            Some(family) => family.members.push((place, value)),
+            None => families.push(Family { name, members: vec![(place, value)] }),
+        }
+    }
+    families
+}

@@ -1,0 +1,200 @@
+//! What a figure shows, before it is drawn.
+
+use super::style::Style;
+
+/// A figure, seen in one or several ways: the same in messages, scalars or bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    /// In names of files and of parts of the page.
+    pub(super) id: &'static str,
+    pub(super) title: String,
+    /// What is seen, in a sentence or two.
+    pub(super) caption: String,
+    pub(super) views: Vec<View>,
+}
+
+/// One way to see a figure.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    /// What it is about: `messages`.
+    pub(super) name: &'static str,
+    pub(super) plot: Plot,
+}
+
+/// What can be drawn.
+#[derive(Clone, Debug)]
+pub(super) enum Plot {
+    Xy(Xy),
+    Boxes(Boxes),
+    Bars(Bars),
+}
+
+/// Lines and dots over two axes.
+#[derive(Clone, Debug)]
+pub(super) struct Xy {
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) series: Vec<Series>,
+}
+
+/// What an axis measures.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    pub(super) label: String,
+    pub(super) log: bool,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug)]
+pub(super) struct Series {
+    pub(super) name: String,
+    pub(super) style: Style,
+    pub(super) form: Form,
+    /// Whether it is there before anybody asks for it.
+    pub(super) shown: bool,
+    pub(super) points: Vec<Point>,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A line with a band about it, and a few markers.
+    Line,
+    /// A marker for each, with its name and errors both ways, joined by a line.
+    Dots,
+    /// A level over the whole width: there is no x.
+    Level,
+}
+
+/// A mean with its standard error, if that is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) x_error: Option<f64>,
+    pub(super) y_error: Option<f64>,
+    /// The value that this dot is for.
+    pub(super) label: Option<String>,
+}
+
+/// Distributions, a row each.
+#[derive(Clone, Debug)]
+pub(super) struct Boxes {
+    pub(super) axis: Axis,
+    pub(super) rows: Vec<BoxRow>,
+}
+
+/// A distribution.
+#[derive(Clone, Debug)]
+pub(super) struct BoxRow {
+    pub(super) name: String,
+    pub(super) colour: usize,
+    pub(super) mean: f64,
+    /// In the order of [`crate::share::QUANTILES`].
+    pub(super) quantiles: Vec<f64>,
+}
+
+/// Sums of parts, a row each.
+#[derive(Clone, Debug)]
+pub(super) struct Bars {
+    pub(super) axis: Axis,
+    /// What the parts are called.
+    pub(super) parts: Vec<String>,
+    pub(super) rows: Vec<BarRow>,
+}
+
+/// What was sent under one setting, each way.
+#[derive(Clone, Debug)]
+pub(super) struct BarRow {
+    pub(super) name: String,
+    /// Up and down: for each the parts by place in [`Bars::parts`], with their sizes.
+    pub(super) ways: [Vec<(usize, f64)>; 2],
+}
+
+/// The words for the two ways.
+pub(super) const WAYS: [&str; 2] = ["up", "down"];
+
+/// A name, and numbers with their errors where these are known; some may be missing.
+pub(super) type NumberRow = (String, Vec<Option<(f64, Option<f64>)>>);
+
+/// A table that says the same as a figure.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Numbers {
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<NumberRow>,
+}
+
+impl View {
+    /// The numbers behind the picture.
+    pub(super) fn numbers(&self) -> Numbers {
+        match &self.plot {
+            Plot::Xy(xy) => xy.numbers(),
+            Plot::Boxes(boxes) => {
+                let names = crate::share::QUANTILES.iter().map(|(name, _)| (*name).to_owned());
+                let header = ["setting".into(), "mean".into()].into_iter().chain(names).collect();
+                let row = |row: &BoxRow| {
+                    let values = std::iter::once(row.mean).chain(row.quantiles.iter().copied());
+                    (row.name.clone(), values.map(|value| Some((value, None))).collect())
+                };
+                Numbers { header, rows: boxes.rows.iter().map(row).collect() }
+            }
+            Plot::Bars(bars) => bars.numbers(),
+        }
+    }
+}
+
+impl Bars {
+    fn numbers(&self) -> Numbers {
+        let columns: Vec<(usize, usize)> = (0..2)
+            .flat_map(|way| (0..self.parts.len()).map(move |part| (way, part)))
+            .filter(|(way, part)| self.rows.iter().any(|row| row.ways[*way].iter().any(|(p, _)| p == part)))
+            .collect();
+        let names = columns.iter().map(|(way, part)| format!("{} {}", self.parts[*part], WAYS[*way]));
+        let row = |row: &BarRow| {
+            let cell = |(way, part): &(usize, usize)| {
+                row.ways[*way].iter().find(|(own, _)| own == part).map(|(_, size)| (*size, None))
+            };
+            (row.name.clone(), columns.iter().map(cell).collect())
+        };
+        let header = std::iter::once("setting".into()).chain(names).collect();
+        Numbers { header, rows: self.rows.iter().map(row).collect() }
+    }
+}
+
+impl Xy {
+    /// Lines at a few moments; dots with both of their numbers.
+    fn numbers(&self) -> Numbers {
+        const MOMENTS: usize = 8;
+        let dots: Vec<&Series> = self.series.iter().filter(|series| series.form != Form::Line).collect();
+        if !dots.is_empty() {
+            let header = vec!["point".into(), self.x.label.clone(), self.y.label.clone()];
+            let row = |series: &Series, point: &Point| {
+                let name = match &point.label {
+                    Some(label) => format!("{}, {label}", series.name),
+                    None => series.name.clone(),
+                };
+                (name, vec![Some((point.x, point.x_error)), Some((point.y, point.y_error))])
+            };
+            let rows =
+                dots.iter().flat_map(|series| series.points.iter().map(move |point| row(series, point)));
+            return Numbers { header, rows: rows.collect() };
+        }
+        let Some(longest) = self.series.iter().max_by_key(|series| series.points.len()) else {
+            return Numbers::default();
+        };
+        let every = longest.points.len().div_ceil(MOMENTS).max(1);
+        // Counted from the end, so that the end is there.
+        let mut steps: Vec<f64> = longest.points.iter().rev().step_by(every).map(|point| point.x).collect();
+        steps.reverse();
+        let header = std::iter::once(format!("{} after …", self.y.label))
+            .chain(steps.iter().map(|step| crate::table::compact(*step)))
+            .collect();
+        let row = |series: &Series| {
+            let at = |step: &f64| {
+                series.points.iter().find(|point| point.x == *step).map(|point| (point.y, point.y_error))
+            };
+            (series.name.clone(), steps.iter().map(at).collect())
+        };
+        Numbers { header, rows: self.series.iter().map(row).collect() }
+    }
+}

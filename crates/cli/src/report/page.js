@@ -1,0 +1,283 @@
+// What can be done with a report: choose a view, change an axis, hide a line, read a point, sort the table.
+// Lines and dots are drawn as crates/cli/src/report/draw_xy.rs draws them, at the width that there is.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const tip = document.getElementById("tip");
+  const NS = "http://www.w3.org/2000/svg";
+  const HEIGHT = 420;
+
+  function element(name, attributes, parent, text) {
+    const node = document.createElementNS(NS, name);
+    for (const key in attributes) node.setAttribute(key, attributes[key]);
+    if (text !== undefined) node.textContent = text;
+    parent.append(node);
+    return node;
+  }
+
+  // Numbers with three or four digits and a unit of thousands.
+  function compact(value) {
+    let factor = 1, unit = "";
+    for (const larger of ["k", "M", "G", "T"]) {
+      if (Math.abs(value) / factor < (unit ? 999.5 : 9999.5)) break;
+      factor *= 1000;
+      unit = larger;
+    }
+    const size = Math.abs(value) / factor;
+    const digits = !unit && Number.isInteger(value) ? 0 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+    return (value / factor).toFixed(digits) + unit;
+  }
+
+  function tickLabel(value) {
+    const size = Math.abs(value);
+    if (size !== 0 && size < 1e-4) return value.toExponential();
+    const steps = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
+    const [least, unit] = steps.find(([least]) => size >= least) || [1, ""];
+    const factor = unit === "k" ? 1000 : least;
+    return String(+(value / factor).toFixed(6)) + unit;
+  }
+
+  function fit(values, range, log) {
+    const usable = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
+    let low = Math.min(...usable), high = Math.max(...usable);
+    if (!usable.length) [low, high] = [log ? 0.1 : 0, 1];
+    else if (log && low === high) [low, high] = [low / 2, high * 2];
+    else if (log) {
+      const room = Math.exp(0.04 * (Math.log(high) - Math.log(low)));
+      [low, high] = [Math.max(low / room, 1e-307), Math.min(high * room, 1e307)];
+    } else {
+      low = Math.min(low, 0);
+      if (high <= low) high = low + 1;
+      const room = 0.04 * (high - low);
+      [low, high] = [low < 0 ? low - room : 0, high + room];
+    }
+    const place = (v) => {
+      if (log && v <= 0) return null;
+      const share = log ? (Math.log(v) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (v - low) / (high - low);
+      return range[0] + share * (range[1] - range[0]);
+    };
+    const clamped = (v) => place(Math.min(Math.max(v, low), high));
+    return { low, high, range, log, place, clamped, ticks: () => ticks(low, high, log, Math.abs(range[1] - range[0])) };
+  }
+
+  function ticks(low, high, log, room) {
+    const found = [];
+    if (!log) {
+      const rough = (high - low) / Math.min(5, Math.max(3, room / 75));
+      const power = 10 ** Math.floor(Math.log10(rough));
+      const step = power * [1, 2, 5, 10].find((m) => m * power >= rough * 0.999);
+      for (let i = Math.ceil(low / step); i <= Math.floor(high / step); i++) found.push(i * step);
+      return found;
+    }
+    const span = Math.log10(high) - Math.log10(low);
+    const multiples = span < 1.2 ? [1, 2, 3, 5, 7] : span < 2.6 ? [1, 2, 5] : [1];
+    const every = span > 9 || room / span < 30 ? 2 : 1;
+    for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade++) {
+      if (decade % every) continue;
+      for (const multiple of multiples) {
+        const tick = multiple * 10 ** decade;
+        if (tick >= low && tick <= high) found.push(tick);
+      }
+    }
+    return found;
+  }
+
+  const short = (v) => String(+v.toFixed(2));
+  const path = (points) => points.map(([x, y], i) => (i ? "L" : "M") + short(x) + " " + short(y)).join("");
+
+  // One view of lines and dots.
+  function plot(view) {
+    const document_ = data.views[view.dataset.figure + "/" + view.dataset.view];
+    const canvas = view.querySelector(".canvas");
+    const shown = document_.series.map((series) => series.shown);
+    const log = { x: document_.x.log, y: document_.y.log };
+    const label = canvas.querySelector("svg").getAttribute("aria-label");
+    let hits = [], labels = [], current = -1, mark = null;
+
+    function draw() {
+      const width = Math.max(300, Math.min(960, canvas.clientWidth || 720));
+      const small = width < 520;
+      const height = small ? 320 : HEIGHT;
+      const [left, right, top, bottom] = [small ? 62 : 70, width - 18, 14, height - 52];
+      const svg = document.createElementNS(NS, "svg");
+      for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img",
+        tabindex: "0", "aria-label": label + ". Arrow keys read the points." })) svg.setAttribute(key, value);
+      const visible = document_.series.map((series, i) => ({ series, i })).filter(({ i }) => shown[i]);
+      const xs = visible.flatMap(({ series }) => (series.form === "level" ? [] : series.x));
+      const ys = visible.flatMap(({ series }) => series.y.flatMap((y, i) => {
+        const error = series.ye[i] || 0;
+        return [log.y ? Math.max(y - error, y / 2) : y - error, y + error];
+      }));
+      const x = fit(xs, [left, right], log.x), y = fit(ys, [bottom, top], log.y);
+      for (const [name, scale] of [["x", x], ["y", y]]) {
+        svg.dataset[name + "Domain"] = scale.low + " " + scale.high;
+        svg.dataset[name + "Range"] = scale.range.join(" ");
+        svg.dataset[name + "Log"] = scale.log;
+      }
+      for (const tick of y.ticks()) {
+        const place = y.place(tick);
+        element("path", { class: "grid", d: path([[left, place], [right, place]]) }, svg);
+        element("text", { x: left - 8, y: place + 4.5, "font-size": 13, "text-anchor": "end" }, svg, tickLabel(tick));
+      }
+      for (const tick of x.ticks()) {
+        const place = x.place(tick);
+        element("path", { class: "grid", d: path([[place, top], [place, bottom]]) }, svg);
+        element("text", { x: place, y: bottom + 18, "font-size": 13, "text-anchor": "middle" }, svg, tickLabel(tick));
+      }
+      element("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}` }, svg);
+      element("text", { x: (left + right) / 2, y: bottom + 42, "font-size": 14, "text-anchor": "middle" }, svg, document_.x.label);
+      element("text", { transform: `translate(${small ? 13 : 16} ${(top + bottom) / 2}) rotate(-90)`, "font-size": 14,
+        "text-anchor": "middle" }, svg, document_.y.label);
+      hits = [];
+      labels = [];
+      visible.forEach(({ series }, order) => drawSeries(svg, series, order, x, y));
+      const tags = element("g", { class: "tags" }, svg);
+      for (const tag of labels)
+        element("text", { class: "tag", x: short(tag.x + 7), y: short(tag.y - 6), "font-size": 11 }, tags, tag.text);
+      mark = element("circle", { class: "hit", r: 7, visibility: "hidden" }, svg);
+      svg.addEventListener("pointermove", (event) => point(svg, width, event));
+      svg.addEventListener("pointerdown", (event) => point(svg, width, event));
+      svg.addEventListener("pointerleave", quiet);
+      svg.addEventListener("blur", quiet);
+      svg.addEventListener("keydown", (event) => step(svg, width, event));
+      canvas.replaceChildren(svg);
+      current = -1;
+    }
+
+    function drawSeries(svg, series, order, x, y) {
+      const group = element("g", { class: "series c" + series.colour, "data-name": series.name }, svg);
+      const dash = data.dashes[series.dash], marker = data.markers[series.marker];
+      if (series.form === "level") {
+        series.y.forEach((value, i) => {
+          const level = y.place(value), error = series.ye[i] || 0;
+          if (level === null) return;
+          const high = y.clamped(value + error), low = y.clamped(value - error);
+          element("rect", { class: "band", x: x.range[0], y: high, width: x.range[1] - x.range[0], height: low - high }, group);
+          element("path", { class: "line", "stroke-dasharray": dash, d: `M${x.range[0]} ${short(level)}H${x.range[1]}` }, group);
+          hits.push({ series, i, x: (x.range[0] + x.range[1]) / 2, y: level, level: true });
+        });
+        return;
+      }
+      const placed = series.x.map((v, i) => ({ i, x: x.place(v), y: y.place(series.y[i]) })).filter((p) => p.x !== null && p.y !== null);
+      if (series.form === "line" && placed.some((p) => series.ye[p.i] !== null)) {
+        const edge = (sign) => placed.map((p) => [p.x, y.clamped(series.y[p.i] + sign * (series.ye[p.i] || 0))]);
+        element("path", { class: "band", d: path(edge(1).concat(edge(-1).reverse())) + "Z" }, group);
+      }
+      element("path", { class: "line", "stroke-dasharray": dash, d: path(placed.map((p) => [p.x, p.y])) }, group);
+      const dots = series.form === "dots";
+      const gap = dots ? 0 : (x.range[1] - x.range[0]) / 6;
+      let next = x.range[0] + gap * (0.3 + 0.17 * (order % 5));
+      placed.forEach((p) => {
+        const xe = series.xe[p.i], ye = series.ye[p.i];
+        if (dots && ye !== null) element("path", { class: "whisker", d: path([[p.x, y.clamped(series.y[p.i] - ye)], [p.x, y.clamped(series.y[p.i] + ye)]]) }, group);
+        if (dots && xe !== null) element("path", { class: "whisker", d: path([[x.clamped(series.x[p.i] - xe), p.y], [x.clamped(series.x[p.i] + xe), p.y]]) }, group);
+        if (dots || p.x >= next) {
+          next = p.x + gap;
+          element("path", { class: "mark", transform: `translate(${short(p.x)} ${short(p.y)})`, d: marker }, group);
+        }
+        if (series.label[p.i] !== null) claim(p, series.label[p.i]);
+        hits.push({ series, i: p.i, x: p.x, y: p.y });
+      });
+    }
+
+    // A dot has its name beside it unless another name is there already. Names are drawn last.
+    function claim(p, text) {
+      const apart = (other) => p.x > other.x + 6.05 * other.text.length || other.x > p.x + 6.05 * text.length ||
+        Math.abs(p.y - other.y) > 11;
+      if (labels.every(apart)) labels.push({ x: p.x, y: p.y, text });
+    }
+
+    function show(svg, width, hit, at) {
+      const { series, i } = hit;
+      const pair = (value, error) => compact(value) + (error === null ? "" : " ± " + compact(error));
+      const name = series.name + (series.label[i] === null ? "" : ", " + series.label[i]);
+      const where = hit.level ? "" : `\n${document_.x.label}: ${pair(series.x[i], series.xe[i])}`;
+      tip.textContent = `${name}${where}\n${document_.y.label}: ${pair(series.y[i], series.ye[i])}`;
+      tip.hidden = false;
+      const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+      tip.style.left = Math.max(4, Math.min(room, at.x + 14)) + "px";
+      tip.style.top = Math.max(4, at.y - tip.offsetHeight - 12) + "px";
+      mark.setAttribute("cx", hit.x);
+      mark.setAttribute("cy", hit.y);
+      mark.setAttribute("visibility", "visible");
+    }
+
+    function point(svg, width, event) {
+      const box = svg.getBoundingClientRect(), factor = width / box.width;
+      const px = (event.clientX - box.left) * factor, py = (event.clientY - box.top) * factor;
+      let best = null, least = 45 * 45;
+      hits.forEach((hit, index) => {
+        const far = (hit.level ? 0 : (hit.x - px) ** 2) + (hit.y - py) ** 2;
+        if (far < least) [best, least, current] = [hit, far, index];
+      });
+      if (best) show(svg, width, best, { x: event.clientX, y: event.clientY });
+      else quiet();
+    }
+
+    function step(svg, width, event) {
+      const ways = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 0, ArrowUp: 0 };
+      if (event.key === "Escape") return quiet();
+      if (!(event.key in ways) || !hits.length) return;
+      event.preventDefault();
+      if (ways[event.key]) current = (current + ways[event.key] + hits.length) % hits.length;
+      else {
+        const names = [...new Set(hits.map((hit) => hit.series))];
+        const now = names.indexOf((hits[current] || hits[0]).series) + (event.key === "ArrowDown" ? 1 : -1);
+        const next = names[(now + names.length) % names.length];
+        current = hits.findIndex((hit) => hit.series === next);
+      }
+      const box = svg.getBoundingClientRect(), factor = box.width / width, hit = hits[current];
+      show(svg, width, hit, { x: box.left + hit.x * factor, y: box.top + hit.y * factor });
+    }
+
+    function quiet() {
+      tip.hidden = true;
+      if (mark) mark.setAttribute("visibility", "hidden");
+    }
+
+    for (const box of view.querySelectorAll("input[data-axis]"))
+      box.addEventListener("change", () => { log[box.dataset.axis] = box.checked; draw(); });
+    for (const button of view.querySelectorAll(".legend button"))
+      button.addEventListener("click", () => {
+        const place = +button.dataset.series;
+        shown[place] = !shown[place];
+        button.setAttribute("aria-pressed", shown[place]);
+        draw();
+      });
+    return draw;
+  }
+
+  const redraws = [...document.querySelectorAll(".view.xy")].map((view) => ({ view, draw: plot(view) }));
+  const redraw = () => redraws.forEach(({ view, draw }) => { if (!view.hidden) draw(); });
+  let width = 0;
+  addEventListener("resize", () => {
+    if (document.documentElement.clientWidth !== width) redraw();
+    width = document.documentElement.clientWidth;
+  });
+  redraw();
+
+  for (const radio of document.querySelectorAll(".views input"))
+    radio.addEventListener("change", () => {
+      for (const view of radio.closest("section").querySelectorAll(".view")) view.hidden = view.dataset.view !== radio.value;
+      redraw();
+    });
+
+  // A heading sorts its column: numbers largest first, words from a; pressed again, the other way.
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const headings = [...table.querySelectorAll("thead th")];
+    headings.forEach((heading, column) => heading.querySelector("button").addEventListener("click", () => {
+      const body = table.tBodies[0];
+      const key = (row) => row.cells[column].dataset.v;
+      const words = body.rows.length && key(body.rows[0]) === undefined;
+      const now = heading.getAttribute("aria-sort");
+      const rising = now === "none" ? Boolean(words) : now === "descending";
+      const compare = words
+        ? (a, b) => a.cells[column].textContent.localeCompare(b.cells[column].textContent, "en", { numeric: true })
+        : (a, b) => key(a) - key(b);
+      const rows = [...body.rows].sort((a, b) => (rising ? compare(a, b) : compare(b, a)));
+      body.append(...rows);
+      headings.forEach((other) => other.setAttribute("aria-sort", "none"));
+      heading.setAttribute("aria-sort", rising ? "ascending" : "descending");
+    }));
+  }
+})();

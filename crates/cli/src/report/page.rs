@@ -1,0 +1,375 @@
+//! The page: one HTML file with its style, its script, its pictures and its numbers inside.
+
+use serde_json::{Value, json};
+
+use super::draw;
+use super::figure::{Figure, Form, NumberRow, Numbers, Plot, Series, View, Xy};
+use super::material::{Line, Material};
+use super::style::{COLOURS, DASHES, MARKERS, shapes};
+use super::svg::escape;
+use crate::check::{Judgement, Verdict};
+use crate::table::Estimate;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The columns of the summary: heading, what is added up, unit.
+const COLUMNS: [(&str, &[&str]); 7] = [
+    ("regret", &["regret"]),
+    ("messages", &["messages"]),
+    ("control messages", &["control_messages"]),
+    ("scalars", &["scalars_up", "scalars_down"]),
+    ("bytes", &["bytes_up", "bytes_down"]),
+    ("reward", &["reward"]),
+    ("rounds", &["rounds"]),
+];
+
+/// The whole page.
+pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
+    let manifest = &material.made.manifest;
+    let title = manifest.title.as_deref().unwrap_or(&manifest.experiment);
+    let sections = [
+        verdicts(material),
+        figures.iter().map(figure).collect::<String>(),
+        summary(material),
+        failures(material),
+        provenance(material),
+    ];
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"{}\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n\
+         <style>\n{}{STYLE}</style>\n</head>\n<body>\n{}<main>\n{}</main>\n\
+         <footer>Made by {} with <code>posse report</code>. Everything is in this file.</footer>\n\
+         <div id=\"tip\" role=\"status\" hidden></div>\n\
+         <script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        escape(&manifest.posse.to_string()),
+        escape(title),
+        palette(),
+        header(material, title),
+        sections.concat(),
+        escape(&manifest.posse.to_string()),
+        data(figures),
+    )
+}
+
+/// Colours by day and by night.
+fn palette() -> String {
+    let list = |dark: bool| -> String {
+        let colour = |(place, (light, night)): (usize, &(&str, &str))| {
+            format!("--c{place}:{};", if dark { night } else { light })
+        };
+        COLOURS.iter().enumerate().map(colour).collect()
+    };
+    let classes: String =
+        (0..COLOURS.len()).map(|place| format!(".c{place}{{color:var(--c{place})}}")).collect();
+    format!(
+        ":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n{classes}\n{}\n",
+        list(false),
+        list(true),
+        shapes("var(--ink)", "var(--grid)", "var(--paper)")
+    )
+}
+
+/// Title, warnings, and what was run.
+fn header(material: &Material<'_>, title: &str) -> String {
+    let manifest = &material.made.manifest;
+    let config = &manifest.config;
+    let warnings: String = material
+        .warnings()
+        .iter()
+        .map(|warning| format!("<p class=\"warning\" role=\"note\">{}</p>\n", escape(warning)))
+        .collect();
+    let description = config["description"]
+        .as_str()
+        .map_or_else(String::new, |text| format!("<p>{}</p>\n", escape(text.trim())));
+    let mut algorithms: Vec<&str> = Vec::new();
+    for group in &material.made.experiment.groups {
+        let name = group.config.algorithm.name();
+        if !algorithms.contains(&name) {
+            algorithms.push(name);
+        }
+    }
+    let facts = [
+        ("experiment", manifest.experiment.clone()),
+        ("algorithms", algorithms.join(", ")),
+        ("agents", words(&config["agents"])),
+        ("interactions", words(&config["horizon"])),
+        ("world", words(&config["environment"]["kind"])),
+        ("settings", material.made.experiment.groups.len().to_string()),
+        ("seeds each", words(&config["repetitions"])),
+        ("cells done", format!("{} of {}", material.rows.len(), material.made.cells.len())),
+    ];
+    let facts: String = facts
+        .iter()
+        .map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(value)))
+        .collect();
+    format!(
+        "<header>\n<h1>{}</h1>\n{warnings}{description}<dl class=\"facts\">\n{facts}</dl>\n</header>\n",
+        escape(title)
+    )
+}
+
+/// A setting in words; a sweep as a list.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Null => "–".into(),
+        other => other.to_string(),
+    }
+}
+
+/// What became of the checks.
+fn verdicts(material: &Material<'_>) -> String {
+    let rows: String = match &material.verdicts {
+        None => "<p>The checks of this experiment are judged when all of its cells are there.</p>\n".into(),
+        Some(verdicts) if verdicts.is_empty() => "<p>This experiment has no checks.</p>\n".into(),
+        Some(verdicts) => {
+            let note = if material.made.manifest.quick {
+                "<p>QUICK: the checks are meant for the full experiment, so none of them can fail here.</p>\n"
+            } else {
+                ""
+            };
+            let rows: String = verdicts.iter().map(verdict).collect();
+            format!(
+                "{note}<div class=\"scroll\"><table class=\"verdicts\"><thead><tr><th scope=\"col\">verdict</th>\
+                 <th scope=\"col\">claim</th><th scope=\"col\">numbers</th></tr></thead><tbody>\n{rows}</tbody>\
+                 </table></div>\n"
+            )
+        }
+    };
+    format!("<section id=\"checks\"><h2>Checks</h2>\n{rows}</section>\n")
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    let (class, sign) = match verdict.result {
+        Judgement::Pass => ("pass", "✓"),
+        Judgement::Fail => ("fail", "✗"),
+        Judgement::Deviates => ("deviates", "≠"),
+    };
+    let numbers: String = verdict.numbers.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+    format!(
+        "<tr><td class=\"{class}\"><span aria-hidden=\"true\">{sign}</span> {}</td><td>{}</td><td><ul>{numbers}</ul></td></tr>\n",
+        verdict.result.word(),
+        escape(&verdict.says)
+    )
+}
+
+/// A figure with its controls, its views and their numbers.
+fn figure(figure: &Figure) -> String {
+    let id = figure.id;
+    let choices: String = if figure.views.len() < 2 {
+        String::new()
+    } else {
+        let choice = |(place, view): (usize, &View)| {
+            let checked = if place == 0 { " checked" } else { "" };
+            format!(
+                "<label><input type=\"radio\" name=\"{id}-view\" value=\"{}\"{checked}> {}</label>",
+                view.name, view.name
+            )
+        };
+        let all: String = figure.views.iter().enumerate().map(choice).collect();
+        format!("<fieldset class=\"views\"><legend>show</legend>{all}</fieldset>")
+    };
+    let views: String =
+        figure.views.iter().enumerate().map(|(place, own)| view(figure, own, place == 0)).collect();
+    format!(
+        "<section class=\"figure\" id=\"{id}\"><h2>{}</h2>\n<div class=\"controls\">{choices}</div>\n{views}\
+         <p class=\"caption\">{}</p></section>\n",
+        escape(&figure.title),
+        escape(&figure.caption)
+    )
+}
+
+fn view(figure: &Figure, view: &View, first: bool) -> String {
+    let hidden = if first { "" } else { " hidden" };
+    let (id, name) = (figure.id, view.name);
+    let (switches, legend) = match &view.plot {
+        Plot::Xy(xy) => (switches(xy), legend(xy)),
+        _ => (String::new(), String::new()),
+    };
+    let kind = if matches!(view.plot, Plot::Xy(_)) { "xy" } else { "rows" };
+    format!(
+        "<div class=\"view {kind}\" data-figure=\"{id}\" data-view=\"{name}\"{hidden}>\n{switches}\
+         <div class=\"canvas\">{}</div>\n{legend}<details><summary>The numbers</summary>\n{}</details></div>\n",
+        draw(figure, view, false).inline(),
+        table(&view.numbers())
+    )
+}
+
+/// Linear or logarithmic.
+fn switches(xy: &Xy) -> String {
+    let switch = |axis: &str, log: bool| {
+        let checked = if log { " checked" } else { "" };
+        format!("<label><input type=\"checkbox\" data-axis=\"{axis}\"{checked}> log {axis}</label>")
+    };
+    format!("<div class=\"switches\">{}{}</div>\n", switch("x", xy.x.log), switch("y", xy.y.log))
+}
+
+/// Buttons that show and hide series.
+fn legend(xy: &Xy) -> String {
+    let entry = |(place, series): (usize, &Series)| {
+        let (dash, marker) = (DASHES[series.style.dash], MARKERS[series.style.marker]);
+        let mark = if series.form == Form::Level {
+            String::new()
+        } else {
+            format!("<path class=\"mark\" transform=\"translate(16 8)\" d=\"{marker}\"/>")
+        };
+        format!(
+            "<li><button type=\"button\" aria-pressed=\"{}\" data-series=\"{place}\"><svg class=\"key c{}\" viewBox=\"0 0 32 16\" \
+             aria-hidden=\"true\"><path class=\"line\" stroke-dasharray=\"{dash}\" d=\"M1 8H31\"/>{mark}</svg>{}</button></li>\n",
+            series.shown,
+            series.style.colour,
+            escape(&series.name)
+        )
+    };
+    let entries: String = xy.series.iter().enumerate().map(entry).collect();
+    format!("<ul class=\"legend\" aria-label=\"series: press to show or hide\">\n{entries}</ul>\n")
+}
+
+/// A table that says what a picture says.
+fn table(numbers: &Numbers) -> String {
+    let head: String =
+        numbers.header.iter().map(|name| format!("<th scope=\"col\">{}</th>", escape(name))).collect();
+    let row = |(name, cells): &NumberRow| {
+        let cells: String = cells
+            .iter()
+            .map(|cell| match cell {
+                Some((mean, error)) => number(&Estimate { mean: *mean, error: *error }),
+                None => "<td></td>".into(),
+            })
+            .collect();
+        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(name))
+    };
+    let rows: String = numbers.rows.iter().map(row).collect();
+    format!(
+        "<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>\n"
+    )
+}
+
+/// A number as people read it, with all its digits for whoever wants them.
+fn number(estimate: &Estimate) -> String {
+    let error = estimate.error.map_or_else(String::new, |error| format!(" data-e=\"{error:?}\""));
+    format!("<td data-v=\"{:?}\"{error}>{}</td>", estimate.mean, estimate.with_error())
+}
+
+/// A row for each setting; every column sorts.
+fn summary(material: &Material<'_>) -> String {
+    let heading = |name: &str| {
+        format!("<th scope=\"col\" aria-sort=\"none\"><button type=\"button\">{name}</button></th>")
+    };
+    let head: String =
+        ["setting", "seeds"].into_iter().chain(COLUMNS.iter().map(|(name, _)| *name)).map(heading).collect();
+    let row = |line: &Line<'_>| {
+        let cells: String = COLUMNS.iter().map(|(_, metrics)| number(&line.total(metrics))).collect();
+        let seeds = line.rows.len();
+        format!(
+            "<tr><th scope=\"row\">{}</th><td data-v=\"{seeds}\">{seeds}</td>{cells}</tr>\n",
+            escape(&line.group.id)
+        )
+    };
+    let rows: String = material.lines.iter().map(row).collect();
+    format!(
+        "<section id=\"summary\"><h2>Summary</h2>\n<p>Means over seeds ± one standard error. Press a heading to sort.</p>\n\
+         <div class=\"scroll\"><table class=\"sortable\"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div></section>\n"
+    )
+}
+
+/// Cells that failed.
+fn failures(material: &Material<'_>) -> String {
+    const SHOWN: usize = 50;
+    if material.failures.is_empty() {
+        return String::new();
+    }
+    let line =
+        |(id, error): &(&str, &str)| format!("<li><code>{}</code>: {}</li>\n", escape(id), escape(error));
+    let lines: String = material.failures.iter().take(SHOWN).map(line).collect();
+    let more = material.failures.len().saturating_sub(SHOWN);
+    let rest = if more == 0 { String::new() } else { format!("<li>and {more} more</li>\n") };
+    format!("<section id=\"failures\"><h2>Cells that failed</h2><ul>\n{lines}{rest}</ul></section>\n")
+}
+
+/// Who made the numbers, and of what.
+fn provenance(material: &Material<'_>) -> String {
+    let manifest = &material.made.manifest;
+    let seeds: Vec<u64> = {
+        let mut seeds: Vec<u64> = material.made.cells.iter().map(|cell| cell.config.seed.0).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        seeds
+    };
+    let seeds = match seeds[..] {
+        [first, .., last] if seeds.len() as u64 == last - first + 1 => format!("{first} to {last}"),
+        _ => seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    };
+    let run = if manifest.quick { "QUICK: scaled down for a first look" } else { "full" };
+    let facts = [
+        ("experiment", manifest.experiment.clone()),
+        ("run", run.to_owned()),
+        ("posse", manifest.posse.version.clone()),
+        ("commit", manifest.posse.commit.clone().unwrap_or_else(|| "not known".into())),
+        ("machine", manifest.host.to_string()),
+        ("seeds", seeds),
+        (
+            "part of the plan",
+            manifest.shard.map_or_else(|| "all of it".into(), |shard| format!("shard {shard}")),
+        ),
+        (
+            "cells",
+            format!(
+                "{} done, {} failed, {} not run",
+                material.rows.len(),
+                material.failures.len(),
+                material.missing
+            ),
+        ),
+        ("format of results", manifest.format.to_string()),
+    ];
+    let facts: String = facts
+        .iter()
+        .map(|(name, value)| format!("<tr><th scope=\"row\">{name}</th><td>{}</td></tr>\n", escape(value)))
+        .collect();
+    let config = toml::to_string(&material.made.experiment.resolved).unwrap_or_default();
+    format!(
+        "<section id=\"provenance\"><h2>Provenance</h2>\n<table class=\"plain\"><tbody>\n{facts}</tbody></table>\n\
+         <details><summary>The experiment with all defaults: save it, and <code>posse run</code> gives these numbers again</summary>\n\
+         <pre tabindex=\"0\">{}</pre></details></section>\n",
+        escape(&config)
+    )
+}
+
+/// The numbers behind lines and dots, for the script.
+fn data(figures: &[Figure]) -> String {
+    let series = |series: &Series| {
+        let form = match series.form {
+            Form::Line => "line",
+            Form::Dots => "dots",
+            Form::Level => "level",
+        };
+        let column =
+            |of: &dyn Fn(&super::figure::Point) -> Value| series.points.iter().map(of).collect::<Vec<_>>();
+        json!({
+            "name": series.name, "form": form, "colour": series.style.colour, "dash": series.style.dash,
+            "marker": series.style.marker, "shown": series.shown,
+            "x": column(&|point| json!(point.x)), "y": column(&|point| json!(point.y)),
+            "xe": column(&|point| json!(point.x_error)), "ye": column(&|point| json!(point.y_error)),
+            "label": column(&|point| json!(point.label)),
+        })
+    };
+    let mut views = serde_json::Map::new();
+    for figure in figures {
+        for view in &figure.views {
+            if let Plot::Xy(xy) = &view.plot {
+                let axis = |axis: &super::figure::Axis| json!({ "label": axis.label, "log": axis.log });
+                let all: Vec<Value> = xy.series.iter().map(series).collect();
+                let document = json!({ "x": axis(&xy.x), "y": axis(&xy.y), "series": all });
+                views.insert(format!("{}/{}", figure.id, view.name), document);
+            }
+        }
+    }
+    let document = json!({ "dashes": DASHES, "markers": MARKERS, "views": views });
+    // Nothing in it may end the script that it is in.
+    document.to_string().replace('<', "\\u003c")
+}

@@ -1,0 +1,292 @@
+//! Settings of the algorithms with clustered users.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clustered::merging::{Linkage, Merging};
+use crate::error::ConfigError;
+use crate::privacy::PrivacyConfig;
+use crate::trigger::Threshold;
+use crate::width::ModelConfig;
+
+/// How users are sorted into clusters and clusters into groups.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterConfig {
+    /// α₁ ≥ 0: two users of an agent are told apart when their estimates are further away than this times
+    /// F(T) + F(T'), F(T) = √((1 + ln(1+T))/(1+T)). Small values split what belongs together, for good;
+    /// large ones keep together what does not. inf never splits. Default 1.5.
+    pub edge_scale: Threshold,
+    /// α₂ ≥ 0: two clusters of different agents are alike when their estimates are nearer than this times
+    /// F(T) + F(T'). Default 1.5.
+    pub merge_scale: Threshold,
+    /// Which clusters form a group. Default complete.
+    pub linkage: Linkage,
+    /// Pairs whose F(T) + F(T') is not below this are not compared: too little is known of them. inf compares
+    /// everything. Default 0.3.
+    pub merge_gate: Threshold,
+    /// Phase s has this to the power s interactions; clusters change between phases. Default 2.
+    pub phase_base: u64,
+    /// How long the begin of a phase waits for all agents, in microseconds. Not set: for everybody.
+    pub phase_deadline: Option<u64>,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self {
+            edge_scale: Threshold(1.5),
+            merge_scale: Threshold(1.5),
+            linkage: Linkage::Complete,
+            merge_gate: Threshold(0.3),
+            phase_base: 2,
+            phase_deadline: None,
+        }
+    }
+}
+
+impl ClusterConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.edge_scale.check_not_negative("edge_scale")?;
+        self.merge_scale.check_not_negative("merge_scale")?;
+        self.merge_gate.check_not_negative("merge_gate")?;
+        if self.phase_base < 2 {
+            return Err(ConfigError::new("phase_base", self.phase_base, "it must be at least 2"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn merging(&self) -> Merging {
+        Merging { linkage: self.linkage, scale: self.merge_scale.0, gate: self.merge_gate.0 }
+    }
+}
+
+/// Settings of `fclub`: every interaction is shared at once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fclub {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// Clusters and groups.
+    #[serde(flatten)]
+    pub clusters: ClusterConfig,
+}
+
+/// Settings of `fclub-dc`: sharing waits until it is worth a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FclubDc {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// Clusters and groups.
+    #[serde(flatten)]
+    pub clusters: ClusterConfig,
+    /// U in [1, ∞]: a cluster uploads when its buffer multiplied det V(λ) by this. Default 1.25.
+    pub upload_threshold: Threshold,
+    /// D in [1, ∞]: a cluster is sent its group's sums when det V(λ) of them exceeds that of its own view by
+    /// more. Default 1.25.
+    pub download_threshold: Threshold,
+}
+
+/// Settings of `cdp-fclub-dc`: what leaves an agent carries noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CdpFclubDc {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// Clusters and groups.
+    #[serde(flatten)]
+    pub clusters: ClusterConfig,
+    /// D in [1, ∞]: as in `fclub-dc`, on sums with noise. Default 1.25.
+    pub download_threshold: Threshold,
+    /// What is promised.
+    #[serde(flatten)]
+    pub privacy: PrivacyConfig,
+}
+
+/// Settings of `homo`: everybody is believed to be alike, and every interaction is shared at once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Homo {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+}
+
+/// Settings of `homo-dc`: everybody is believed to be alike, and sharing waits until it is worth a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HomoDc {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// U in [1, ∞]. Default 1.01.
+    pub upload_threshold: Threshold,
+    /// D in [1, ∞]. Default 1.01.
+    pub download_threshold: Threshold,
+}
+
+/// Settings of `club`: clusters of users, each agent for itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Club {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// α ≥ 0: users are told apart as in `fclub`, after each interaction. Default 1.5.
+    pub edge_scale: Threshold,
+}
+
+/// Settings of `sclub`: clusters that split and merge, each agent for itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sclub {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// α ≥ 0: a user leaves its cluster when further from it than this times F(T) + F(T'); clusters merge
+    /// within half of it. Default 1.5.
+    pub edge_scale: Threshold,
+    /// α_p ≥ 0: users of a cluster may differ by twice this times F(t) in how often they come. Default 1.
+    pub frequency_scale: Threshold,
+    /// Whether clusters merge. Default true.
+    pub merge: bool,
+}
+
+/// Settings of `user-lin-ucb`: a learner for each user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserLinUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+}
+
+impl Default for FclubDc {
+    fn default() -> Self {
+        Self {
+            model: ModelConfig::default(),
+            clusters: ClusterConfig::default(),
+            upload_threshold: Threshold(1.25),
+            download_threshold: Threshold(1.25),
+        }
+    }
+}
+
+impl Default for CdpFclubDc {
+    fn default() -> Self {
+        Self {
+            model: ModelConfig::default(),
+            clusters: ClusterConfig::default(),
+            download_threshold: Threshold(1.25),
+            privacy: PrivacyConfig::default(),
+        }
+    }
+}
+
+impl Default for HomoDc {
+    fn default() -> Self {
+        let (upload_threshold, download_threshold) = (Threshold(1.01), Threshold(1.01));
+        Self { model: ModelConfig::default(), upload_threshold, download_threshold }
+    }
+}
+
+impl Default for Club {
+    fn default() -> Self {
+        Self { model: ModelConfig::default(), edge_scale: Threshold(1.5) }
+    }
+}
+
+impl Default for Sclub {
+    fn default() -> Self {
+        let (edge_scale, frequency_scale) = (Threshold(1.5), Threshold(1.0));
+        Self { model: ModelConfig::default(), edge_scale, frequency_scale, merge: true }
+    }
+}
+
+/// What an agent and a coordinator of this family are made of: the settings above in one form.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan<'c> {
+    pub(crate) name: &'static str,
+    pub(crate) model: &'c ModelConfig,
+    /// `None`: everybody is in one group, and nobody is told apart.
+    pub(crate) clusters: Option<&'c ClusterConfig>,
+    pub(crate) upload: Threshold,
+    pub(crate) download: Threshold,
+    pub(crate) privacy: Option<&'c PrivacyConfig>,
+}
+
+impl Plan<'_> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.clusters.map_or(Ok(()), ClusterConfig::check)?;
+        self.upload.check_ratio("upload_threshold")?;
+        self.download.check_ratio("download_threshold")?;
+        self.privacy.map_or(Ok(()), PrivacyConfig::check)
+    }
+}
+
+const ONE: Threshold = Threshold(1.0);
+
+impl Fclub {
+    pub(crate) const fn plan(&self) -> Plan<'_> {
+        let clusters = Some(&self.clusters);
+        Plan { name: "fclub", model: &self.model, clusters, upload: ONE, download: ONE, privacy: None }
+    }
+}
+
+impl FclubDc {
+    pub(crate) const fn plan(&self) -> Plan<'_> {
+        let (upload, download) = (self.upload_threshold, self.download_threshold);
+        let clusters = Some(&self.clusters);
+        Plan { name: "fclub-dc", model: &self.model, clusters, upload, download, privacy: None }
+    }
+}
+
+impl CdpFclubDc {
+    pub(crate) const fn plan(&self) -> Plan<'_> {
+        Plan {
+            name: "cdp-fclub-dc",
+            model: &self.model,
+            clusters: Some(&self.clusters),
+            upload: Threshold::NEVER,
+            download: self.download_threshold,
+            privacy: Some(&self.privacy),
+        }
+    }
+}
+
+impl Homo {
+    pub(crate) const fn plan(&self) -> Plan<'_> {
+        Plan { name: "homo", model: &self.model, clusters: None, upload: ONE, download: ONE, privacy: None }
+    }
+}
+
+impl HomoDc {
+    pub(crate) const fn plan(&self) -> Plan<'_> {
+        let (upload, download) = (self.upload_threshold, self.download_threshold);
+        Plan { name: "homo-dc", model: &self.model, clusters: None, upload, download, privacy: None }
+    }
+}
+
+impl Club {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.edge_scale.check_not_negative("edge_scale")
+    }
+}
+
+impl Sclub {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.edge_scale.check_not_negative("edge_scale")?;
+        self.frequency_scale.check_not_negative("frequency_scale")
+    }
+}
+
+impl UserLinUcb {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()
+    }
+}

@@ -1,0 +1,136 @@
+//! What can be wrong with data, and where.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Data that cannot be used: what is wrong, and where.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{place}: {problem}")]
+pub struct DataError {
+    /// Where.
+    pub place: Box<Place>,
+    /// What.
+    pub problem: Problem,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The line, counted from 1, if one is to blame.
+    pub line: Option<u64>,
+    /// The column, by number from 1 and by name where there is a header.
+    pub column: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        match &self.column {
+            Some(column) => write!(f, ", column {column}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The system says no.
+    #[error("{0}")]
+    System(String),
+    /// A compressed file that ends too early or is damaged.
+    #[error("the compressed file is damaged or ends too early: get it again ({0})")]
+    Compression(String),
+    /// Nothing in it.
+    #[error("there is no row in it")]
+    Empty,
+    /// A row of another length.
+    #[error("expected {expected} fields, got {got}: is the separator right?")]
+    Fields {
+        /// As in the first line.
+        expected: usize,
+        /// In this one.
+        got: usize,
+    },
+    /// A column that is needed and not there.
+    #[error("there is no column `{name}`; there are {known}")]
+    NoColumn {
+        /// Which.
+        name: String,
+        /// Those that are.
+        known: String,
+    },
+    /// Two columns of one name.
+    #[error("two columns are called `{0}`")]
+    DuplicateColumn(String),
+    /// A value of another type or out of range.
+    #[error("{value:?} is not {expected}")]
+    Value {
+        /// As written.
+        value: String,
+        /// What would be.
+        expected: &'static str,
+    },
+    /// A reference to something that another file should have and has not.
+    #[error("{what} {value:?} is not in {home}")]
+    Unknown {
+        /// What is referred to.
+        what: &'static str,
+        /// As written.
+        value: String,
+        /// Where it should be.
+        home: String,
+    },
+    /// Bytes that are not text.
+    #[error("this is not UTF-8 text")]
+    Encoding,
+    /// A directory that has something in it.
+    #[error("there is something already: choose another directory, or --force to replace prepared data")]
+    Occupied,
+    /// A directory that was not prepared, or by another version.
+    #[error("this is no prepared data: {0}")]
+    NotPrepared(String),
+    /// Data of other content than promised.
+    #[error("the content hash is {got}, expected {expected}")]
+    Hash {
+        /// What was promised.
+        expected: String,
+        /// What is there.
+        got: String,
+    },
+    /// A setting that does not make sense for this data.
+    #[error("{0}")]
+    Setting(String),
+}
+
+impl Problem {
+    /// The problem with a whole file or directory.
+    pub fn of(self, path: &Path) -> DataError {
+        let place = Place { path: path.to_owned(), line: None, column: None };
+        DataError { place: Box::new(place), problem: self }
+    }
+
+    /// The problem with a line of a file.
+    pub fn at(self, path: &Path, line: u64) -> DataError {
+        let place = Place { path: path.to_owned(), line: Some(line), column: None };
+        DataError { place: Box::new(place), problem: self }
+    }
+
+    /// What the system says about a file.
+    pub(crate) fn from_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::System("no such file or directory".into()),
+            io::ErrorKind::PermissionDenied => Self::System("permission denied".into()),
+            _ => Self::System(error.to_string()),
+        }
+    }
+}

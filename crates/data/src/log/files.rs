@@ -1,0 +1,194 @@
+//! Files of logged decisions: text or Parquet, columns by name.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+
+use crate::error::{DataError, Place, Problem};
+use crate::records::{Format, RawFile, Records, Watch};
+
+/// Which files there are, and which columns say what.
+#[derive(Clone, Debug)]
+pub struct LogFiles {
+    /// What it is called.
+    pub name: String,
+    /// The terms of whoever publishes it.
+    pub licence: String,
+    /// The log: text with a header, perhaps compressed, or Parquet.
+    pub log: PathBuf,
+    /// What separates the fields of a text.
+    pub separator: String,
+    /// Which columns say what.
+    pub columns: GenericLog,
+    /// The items that can be chosen, as text with a header; without them, all actions in the log.
+    pub items: Option<PathBuf>,
+}
+
+/// The columns of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GenericLog {
+    /// What was done.
+    pub action: String,
+    /// What it earned.
+    pub reward: String,
+    /// With which probability it was done; without it, all actions were equally likely.
+    pub propensity: Option<String>,
+    /// Whom it was about, by the values of these columns together; without them, all rows are about one user.
+    pub user: Vec<String>,
+    /// Where it happened, such as a region.
+    pub agent: Option<String>,
+    /// When.
+    pub time: Option<String>,
+    /// Numbers that were known before; a name that ends with `*` is all columns that begin so.
+    pub context: Vec<String>,
+    /// Whether there is one such number for each item.
+    pub per_item: bool,
+    /// The column of the items' file with what actions call them.
+    pub item: String,
+}
+
+/// A table being read row by row, whatever its format.
+pub(super) enum Rows {
+    Text(Box<Records>),
+    Parquet(Box<ParquetRows>),
+}
+
+pub(super) struct ParquetRows {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
+    columns: Vec<String>,
+    batch: Option<RecordBatch>,
+    at: usize,
+    row: u64,
+}
+
+impl Rows {
+    pub(super) fn open(path: &Path, separator: &str) -> Result<Self, DataError> {
+        if path.extension().is_none_or(|extension| extension != "parquet") {
+            let quotes = separator.len() == 1 && separator != " ";
+            let format = Format { separator: separator.into(), quotes, ..Format::csv() };
+            return Ok(Self::Text(Box::new(Records::open(path, &format)?)));
+        }
+        let refuse = |reason: String| Problem::System(reason).of(path);
+        let file = File::open(path).map_err(|error| Problem::from_io(&error).of(path))?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| refuse(error.to_string()))?;
+        let columns = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let reader = builder.build().map_err(|error| refuse(error.to_string()))?;
+        Ok(Self::Parquet(Box::new(ParquetRows {
+            path: path.into(),
+            reader,
+            columns,
+            batch: None,
+            at: 0,
+            row: 0,
+        })))
+    }
+
+    pub(super) fn columns(&self) -> &[String] {
+        match self {
+            Self::Text(records) => records.columns(),
+            Self::Parquet(rows) => &rows.columns,
+        }
+    }
+
+    pub(super) fn column(&self, name: &str) -> Result<usize, DataError> {
+        match self {
+            Self::Text(records) => records.column(name),
+            Self::Parquet(rows) => rows.columns.iter().position(|column| column == name).ok_or_else(|| {
+                Problem::NoColumn { name: name.into(), known: rows.columns.join(", ") }.of(&rows.path)
+            }),
+        }
+    }
+
+    pub(super) fn next(&mut self, watch: Watch<'_>) -> Result<bool, DataError> {
+        match self {
+            Self::Text(records) => records.next(watch),
+            Self::Parquet(rows) => rows.next(),
+        }
+    }
+
+    pub(super) fn text(&self, field: usize) -> Result<String, DataError> {
+        match self {
+            Self::Text(records) => Ok(records.text(field)?.trim().to_owned()),
+            Self::Parquet(rows) => rows.text(field),
+        }
+    }
+
+    pub(super) fn number(&self, field: usize) -> Result<f64, DataError> {
+        match self {
+            Self::Text(records) => records.number(field),
+            Self::Parquet(rows) => {
+                let text = rows.text(field)?;
+                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+                number.ok_or_else(|| self.refuse(field, "a finite number"))
+            }
+        }
+    }
+
+    pub(super) fn refuse(&self, field: usize, expected: &'static str) -> DataError {
+        let value = self.text(field).unwrap_or_default();
+        self.error(field, Problem::Value { value, expected })
+    }
+
+    pub(super) fn error(&self, field: usize, problem: Problem) -> DataError {
+        match self {
+            Self::Text(records) => records.error(field, problem),
+            Self::Parquet(rows) => rows.error(field, problem),
+        }
+    }
+
+    /// What file it was. A Parquet file is not hashed: its parts are read in any order.
+    pub(super) fn finish(self) -> Result<Option<RawFile>, DataError> {
+        match self {
+            Self::Text(records) => records.finish().map(Some),
+            Self::Parquet(_) => Ok(None),
+        }
+    }
+}
+
+impl ParquetRows {
+    fn next(&mut self) -> Result<bool, DataError> {
+        self.at += 1;
+        while self.batch.as_ref().is_none_or(|batch| self.at >= batch.num_rows()) {
+            let Some(batch) = self.reader.next() else {
+                return if self.row == 0 { Err(Problem::Empty.of(&self.path)) } else { Ok(false) };
+            };
+            self.batch = Some(batch.map_err(|error| Problem::System(error.to_string()).of(&self.path))?);
+            self.at = 0;
+        }
+        self.row += 1;
+        Ok(true)
+    }
+
+    /// A value as text; rows of a Parquet file are counted like lines.
+    fn text(&self, field: usize) -> Result<String, DataError> {
+        let batch = self.batch.as_ref().expect("a row is read before its fields");
+        let (column, at) = (batch.column(field), self.at);
+        let wrong = |expected| self.error(field, Problem::Value { value: String::new(), expected });
+        if column.is_null(at) {
+            return Err(wrong("there: it is missing"));
+        }
+        Ok(match column.data_type() {
+            DataType::Float64 => column.as_primitive::<Float64Type>().value(at).to_string(),
+            DataType::Float32 => column.as_primitive::<Float32Type>().value(at).to_string(),
+            DataType::Int64 => column.as_primitive::<Int64Type>().value(at).to_string(),
+            DataType::Int32 => column.as_primitive::<Int32Type>().value(at).to_string(),
+            DataType::Boolean => u8::from(column.as_boolean().value(at)).to_string(),
+            DataType::Utf8 => column.as_string::<i32>().value(at).to_owned(),
+            DataType::LargeUtf8 => column.as_string::<i64>().value(at).to_owned(),
+            _ => return Err(wrong("a number, a switch or a text")),
+        })
+    }
+
+    fn error(&self, field: usize, problem: Problem) -> DataError {
+        let column = Some(format!("{} ({})", field + 1, self.columns[field]));
+        let place = Place { path: self.path.clone(), line: Some(self.row), column };
+        DataError { place: Box::new(place), problem }
+    }
+}

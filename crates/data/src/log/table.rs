@@ -1,0 +1,201 @@
+//! A log in memory.
+
+use std::path::Path;
+
+use posse_core::Arms;
+
+use super::prepare::{DECISIONS, LOG_ITEMS};
+use crate::error::{DataError, Problem};
+use crate::store::{Column, Manifest, check_hash, scan};
+
+/// What the numbers of a row's context do to its arms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextUse {
+    /// Arm c is the vector whose block c is the context and a constant 1; items have no features.
+    Blocks,
+    /// There is a number for each item; it is added to the features of that item.
+    PerItem,
+    /// There is none: an arm has the features of its item.
+    None,
+}
+
+impl ContextUse {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Blocks, Self::PerItem, Self::None];
+
+    /// Its word in manifests.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::PerItem => "per-item",
+            Self::None => "none",
+        }
+    }
+}
+
+/// A log of decisions in memory. Every item is an arm in every row.
+#[derive(Clone, Debug)]
+pub struct Log {
+    pub(super) users: Vec<u32>,
+    pub(super) agents: Vec<u32>,
+    pub(super) actions: Vec<u32>,
+    pub(super) rewards: Vec<f64>,
+    pub(super) propensities: Vec<f64>,
+    pub(super) context: Vec<f64>,
+    pub(super) context_width: usize,
+    pub(super) items: Vec<f64>,
+    pub(super) item_width: usize,
+    pub(super) item_count: usize,
+    pub(super) context_use: ContextUse,
+}
+
+impl Log {
+    /// A log without contexts, in which items are told apart by a feature each: rows of action, reward and
+    /// propensity, all of one user.
+    ///
+    /// # Panics
+    /// If an action is not below `actions`.
+    #[must_use]
+    pub fn of_actions(actions: usize, rows: &[(u32, f64, f64)]) -> Self {
+        assert!(rows.iter().all(|(action, ..)| (*action as usize) < actions), "actions are known");
+        Self {
+            users: vec![0; rows.len()],
+            agents: vec![0; rows.len()],
+            actions: rows.iter().map(|row| row.0).collect(),
+            rewards: rows.iter().map(|row| row.1).collect(),
+            propensities: rows.iter().map(|row| row.2).collect(),
+            context: Vec::new(),
+            context_width: 0,
+            items: Vec::new(),
+            item_width: 0,
+            item_count: actions,
+            context_use: ContextUse::Blocks,
+        }
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rewards.len()
+    }
+
+    /// How many actions there are to choose from.
+    #[must_use]
+    pub const fn actions(&self) -> usize {
+        self.item_count
+    }
+
+    /// How many features an arm has.
+    #[must_use]
+    pub const fn dimension(&self) -> usize {
+        match self.context_use {
+            ContextUse::Blocks => self.item_count * (self.context_width + 1),
+            ContextUse::PerItem => self.item_width + 1,
+            ContextUse::None => self.item_width,
+        }
+    }
+
+    /// Whom a row was about.
+    #[must_use]
+    pub fn user(&self, row: usize) -> u32 {
+        self.users[row]
+    }
+
+    /// Where it happened.
+    #[must_use]
+    pub fn agent(&self, row: usize) -> u32 {
+        self.agents[row]
+    }
+
+    /// What was done.
+    #[must_use]
+    pub fn action(&self, row: usize) -> usize {
+        self.actions[row] as usize
+    }
+
+    /// What it earned.
+    #[must_use]
+    pub fn reward(&self, row: usize) -> f64 {
+        self.rewards[row]
+    }
+
+    /// With which probability it was done.
+    #[must_use]
+    pub fn propensity(&self, row: usize) -> f64 {
+        self.propensities[row]
+    }
+
+    /// Fills in the arms of a row.
+    pub fn fill_arms(&self, row: usize, arms: &mut Arms) {
+        arms.reset(self.dimension());
+        let mut arm = vec![0.0; self.dimension()];
+        let context = &self.context[row * self.context_width..][..self.context_width];
+        for item in 0..self.item_count {
+            let own = &self.items[item * self.item_width..][..self.item_width];
+            match self.context_use {
+                ContextUse::Blocks => {
+                    arm.fill(0.0);
+                    let block = &mut arm[item * (context.len() + 1)..][..context.len() + 1];
+                    block[..context.len()].copy_from_slice(context);
+                    block[context.len()] = 1.0;
+                }
+                ContextUse::PerItem => {
+                    arm[..own.len()].copy_from_slice(own);
+                    arm[own.len()] = context[item];
+                }
+                ContextUse::None => arm.copy_from_slice(own),
+            }
+            arms.push(&arm).expect("prepared features are finite");
+        }
+    }
+}
+
+/// Loads a prepared log. Every value is hashed on the way.
+pub fn load_log(directory: &Path) -> Result<Log, DataError> {
+    let manifest = Manifest::read(directory)?;
+    check_hash(&manifest, directory)?;
+    let refuse = |reason: &str| Problem::NotPrepared(reason.into()).of(directory);
+    if manifest.kind != "log" {
+        return Err(refuse(&format!("it is a {}, not a log of decisions", manifest.kind)));
+    }
+    let word = manifest.settings.get("context").map_or("", String::as_str);
+    let context_use = ContextUse::ALL.into_iter().find(|context| context.word() == word);
+    let mut log = Log {
+        context_use: context_use.ok_or_else(|| refuse("nobody knows how it uses contexts"))?,
+        ..Log::of_actions(0, &[])
+    };
+    scan(directory, manifest.table(LOG_ITEMS, directory)?, |columns| {
+        log.item_count += columns[0].len();
+        append_rows(&columns[1..], &mut log.items, &mut log.item_width);
+        Ok(())
+    })?;
+    scan(directory, manifest.table(DECISIONS, directory)?, |columns| {
+        let small = |column: &Column| -> Vec<u32> {
+            column.wholes().iter().map(|&value| u32::try_from(value).unwrap_or(u32::MAX)).collect()
+        };
+        log.users.extend(small(&columns[0]));
+        log.agents.extend(small(&columns[1]));
+        log.actions.extend(small(&columns[2]));
+        log.rewards.extend(columns[4].numbers());
+        log.propensities.extend(columns[5].numbers());
+        append_rows(&columns[6..], &mut log.context, &mut log.context_width);
+        Ok(())
+    })?;
+    let known = log.actions.iter().all(|&action| (action as usize) < log.item_count);
+    let proper = log.propensities.iter().all(|p| *p > 0.0 && *p <= 1.0);
+    let matching = log.context_use != ContextUse::PerItem || log.context_width == log.item_count;
+    if !(known && proper && matching) || log.rows() == 0 || log.dimension() == 0 {
+        return Err(refuse("its values make no sense together"));
+    }
+    Ok(log)
+}
+
+/// Adds the rows of number columns to numbers in rows.
+fn append_rows(columns: &[Column], rows: &mut Vec<f64>, width: &mut usize) {
+    *width = columns.len();
+    let Some(first) = columns.first() else { return };
+    for row in 0..first.len() {
+        rows.extend(columns.iter().map(|column| column.numbers()[row]));
+    }
+}

@@ -1,0 +1,223 @@
+//! The estimators. Each is a ratio of sums over rows, so that one piece of code gives all intervals.
+//!
+//! With weights w = π(a|x)/p(a|x), model q̂ and its mean under the policy q̂_π = Σ_b π(b|x)·q̂(x, b), row by row:
+//!
+//! | estimator | numerator | denominator |
+//! |---|---|---|
+//! | replay | 1\[a = π(x)\]·r | 1\[a = π(x)\] |
+//! | ips | w·r | 1 |
+//! | snips | w·r | w |
+//! | dm | q̂_π | 1 |
+//! | dr | q̂_π + w·(r − q̂) | 1 |
+//! | switch | q̂_π + 1\[w ≤ τ\]·w·(r − q̂) | 1 |
+//! | dr-os | q̂_π + λw/(w² + λ)·(r − q̂) | 1 |
+
+use posse_core::Seed;
+use serde::Serialize;
+
+/// What is known about a row of a log and a policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// What the action that was taken earned (r).
+    pub reward: f64,
+    /// The probability with which it was taken (p), above 0.
+    pub propensity: f64,
+    /// The probability with which the policy would take it (π).
+    pub policy: f64,
+    /// What a model expects of it (q̂); 0 without one.
+    pub expected: f64,
+    /// What the model expects of the policy (q̂_π); 0 without one.
+    pub expected_of_policy: f64,
+}
+
+impl Evidence {
+    fn weight(&self) -> f64 {
+        self.policy / self.propensity
+    }
+}
+
+/// How a value is estimated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Estimator {
+    /// The mean reward of rows in which the policy would surely have done the same. Right for logs of a uniformly
+    /// random policy only.
+    Replay,
+    /// Inverse propensity scores: unbiased, wild where propensities are small.
+    Ips,
+    /// The same, divided by the sum of the weights: hardly biased, much tamer.
+    Snips,
+    /// The direct method: believe the model. As good as the model is.
+    Dm,
+    /// Doubly robust: the model, corrected by weighted residuals. Right if the propensities or the model are.
+    Dr,
+    /// The same, without the correction where weights are above `threshold` (τ).
+    Switch {
+        /// τ.
+        threshold: f64,
+    },
+    /// The same with weights shrunk to λw/(w² + λ): optimistic shrinkage.
+    DrOs {
+        /// λ.
+        shrinkage: f64,
+    },
+}
+
+impl Estimator {
+    /// All of them, with usual parameters.
+    pub const ALL: [Self; 7] = [
+        Self::Replay,
+        Self::Ips,
+        Self::Snips,
+        Self::Dm,
+        Self::Dr,
+        Self::Switch { threshold: 10.0 },
+        Self::DrOs { shrinkage: 100.0 },
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::Ips => "ips",
+            Self::Snips => "snips",
+            Self::Dm => "dm",
+            Self::Dr => "dr",
+            Self::Switch { .. } => "switch",
+            Self::DrOs { .. } => "dr-os",
+        }
+    }
+
+    /// Numerator and denominator of a row.
+    fn terms(self, row: &Evidence) -> (f64, f64) {
+        let weight = row.weight();
+        let corrected = |weight: f64| row.expected_of_policy + weight * (row.reward - row.expected);
+        match self {
+            Self::Replay => {
+                let same = if row.policy == 1.0 { 1.0 } else { 0.0 };
+                (same * row.reward, same)
+            }
+            Self::Ips => (weight * row.reward, 1.0),
+            Self::Snips => (weight * row.reward, weight),
+            Self::Dm => (row.expected_of_policy, 1.0),
+            Self::Dr => (corrected(weight), 1.0),
+            Self::Switch { threshold } => (corrected(if weight <= threshold { weight } else { 0.0 }), 1.0),
+            Self::DrOs { shrinkage } if shrinkage.is_finite() => {
+                (corrected(shrinkage * weight / (weight * weight + shrinkage)), 1.0)
+            }
+            Self::DrOs { .. } => (corrected(weight), 1.0),
+        }
+    }
+}
+
+/// How an interval is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Interval {
+    /// From the central limit theorem, ratios linearised around their value.
+    Normal,
+    /// From the percentiles of resampled logs.
+    Bootstrap {
+        /// How many.
+        samples: u32,
+        /// Which rows they draw.
+        seed: Seed,
+    },
+}
+
+/// A value with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The estimated value of a decision.
+    pub value: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// How many rows count: the weights' effective sample size, or for replay the rows that match.
+    pub effective: f64,
+}
+
+/// Estimates the value of a policy from rows, with an interval that covers it with probability `level` if rows are
+/// independent and many. `None` if nothing in the log says anything: no rows, or none with a positive denominator.
+#[must_use]
+pub fn estimate(rows: &[Evidence], estimator: Estimator, interval: Interval, level: f64) -> Option<Estimate> {
+    let terms: Vec<(f64, f64)> = rows.iter().map(|row| estimator.terms(row)).collect();
+    let count = terms.len() as f64;
+    let sums = terms.iter().fold((0.0, 0.0), |(top, bottom), (n, d)| (top + n, bottom + d));
+    if sums.1 <= 0.0 {
+        return None;
+    }
+    let value = sums.0 / sums.1;
+    let (low, high) = match interval {
+        Interval::Normal => {
+            // The influence of a row on the ratio: (n − V·d) / mean of d.
+            let mean = sums.1 / count;
+            let squares: f64 = terms.iter().map(|(n, d)| (n - value * d) / mean).map(|x| x * x).sum();
+            let spread = if count > 1.0 { (squares / (count - 1.0) / count).sqrt() } else { f64::INFINITY };
+            let half = normal_quantile(0.5 + 0.5 * level) * spread;
+            (value - half, value + half)
+        }
+        Interval::Bootstrap { samples, seed } => {
+            bootstrap(&terms, samples, seed, level).unwrap_or((value, value))
+        }
+    };
+    let effective = match estimator {
+        Estimator::Replay => sums.1,
+        _ => effective_sample_size(rows),
+    };
+    Some(Estimate { value, low, high, effective })
+}
+
+fn bootstrap(terms: &[(f64, f64)], samples: u32, seed: Seed, level: f64) -> Option<(f64, f64)> {
+    let mut values: Vec<f64> = (0..samples)
+        .filter_map(|sample| {
+            let mut stream = seed.stream("bootstrap", sample.into(), 0);
+            let (mut top, mut bottom) = (0.0, 0.0);
+            for _ in 0..terms.len() {
+                let (n, d) = terms[stream.below(terms.len() as u64) as usize];
+                (top, bottom) = (top + n, bottom + d);
+            }
+            (bottom > 0.0).then(|| top / bottom)
+        })
+        .collect();
+    values.sort_by(f64::total_cmp);
+    // The percentile, interpolated between neighbours.
+    let at = |share: f64| {
+        let place = share * (values.len() as f64 - 1.0);
+        let below = values[place.floor() as usize];
+        below + (values[place.ceil() as usize] - below) * (place - place.floor())
+    };
+    (!values.is_empty()).then(|| (at(0.5 - 0.5 * level), at(0.5 + 0.5 * level)))
+}
+
+/// (Σw)²/Σw²: how many rows of equal weight would say as much; 0 without any.
+#[must_use]
+pub fn effective_sample_size(rows: &[Evidence]) -> f64 {
+    let (sum, squares) = rows.iter().map(Evidence::weight).fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
+    if squares > 0.0 { sum * sum / squares } else { 0.0 }
+}
+
+/// What to say if so few rows count that estimate and interval are not to be trusted: fewer than a hundred, or than
+/// one in a hundred.
+#[must_use]
+pub fn warning(effective: f64, rows: usize) -> Option<String> {
+    let needed = (0.01 * rows as f64).max(100.0);
+    (effective < needed).then(|| {
+        format!("only {effective:.0} of {rows} rows count: the log says little about this policy, trust no interval")
+    })
+}
+
+/// The point below which a standard normal lies with probability `p`, by bisection of its distribution function.
+fn normal_quantile(p: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if 0.5 * libm::erfc(-middle / std::f64::consts::SQRT_2) < p {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}

@@ -1,0 +1,18 @@
+//! Off-policy evaluation: what would a policy have earned, if all we have is a log of another one?
+//!
+//! A log row has the reward of the action that was taken and the probability with which it was taken. With the
+//! probability that the policy in question would have taken it, and perhaps a model of the rewards, each
+//! [`Estimator`] gives a value with an interval. [`evaluate`] does this for a federated policy that learned from
+//! the earlier part of a log; [`replay`] lets it learn while the log passes by.
+
+mod estimate;
+mod federation;
+mod policy;
+mod reward_model;
+
+pub use estimate::{Estimate, Estimator, Evidence, Interval, effective_sample_size, estimate, warning};
+pub use policy::{Assignment, Evaluation, EvaluationSettings, Replay, evaluate, replay};
+pub use reward_model::{RewardModel, fit_reward_model};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! Recommendations: the next item that a user liked, among items that it never did (Cesa-Bianchi et al., 2013).
+
+use std::sync::Arc;
+
+use posse_core::{AgentId, ConfigError, Domain, Seed, Shape, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::data::{Loaded, require};
+use super::split::{Parts, Split};
+use super::{Luck, Offer, World};
+
+/// Who liked what: items with features, and the items that each user liked in the order of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interactions {
+    width: usize,
+    features: Vec<f64>,
+    /// Where the events of each user begin, and where all end.
+    first: Vec<usize>,
+    /// The liked items, user by user.
+    events: Vec<u32>,
+    /// The liked items of each user, sorted, each once.
+    liked: Vec<Vec<u32>>,
+    groups: Vec<u32>,
+}
+
+impl Interactions {
+    /// Items with `width` features, one after the other; events as pairs of a user below `users` and an item;
+    /// and the group of each user, or none.
+    pub fn new(
+        width: usize,
+        features: Vec<f64>,
+        users: usize,
+        events: &[(u32, u32)],
+        groups: Vec<u32>,
+    ) -> Result<Self, ConfigError> {
+        let items = features.len() / width.max(1);
+        require(width > 0 && items > 0 && features.len() == items * width, "items", items, "at least 1")?;
+        require(features.iter().all(|x| x.is_finite()), "items", "not finite", "finite features")?;
+        require(users > 0 && !events.is_empty(), "events", events.len(), "at least 1")?;
+        require(groups.is_empty() || groups.len() == users, "groups", groups.len(), "one a user, or none")?;
+        let mut first = vec![0; users + 1];
+        for &(user, item) in events {
+            require((user as usize) < users, "user", user, "below the number of users")?;
+            require((item as usize) < items, "item", item, "below the number of items")?;
+            first[user as usize + 1] += 1;
+        }
+        (0..users).for_each(|user| first[user + 1] += first[user]);
+        let (mut next, mut ordered) = (first.clone(), vec![0; events.len()]);
+        for &(user, item) in events {
+            ordered[next[user as usize]] = item;
+            next[user as usize] += 1;
+        }
+        let liked = (0..users).map(|user| {
+            let mut own = ordered[first[user]..first[user + 1]].to_vec();
+            own.sort_unstable();
+            own.dedup();
+            own
+        });
+        Ok(Self { width, features, liked: liked.collect(), first, events: ordered, groups })
+    }
+
+    /// How many items there are.
+    #[must_use]
+    pub fn items(&self) -> usize {
+        self.features.len() / self.width
+    }
+
+    /// How many users there are.
+    #[must_use]
+    pub fn users(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    /// How many times somebody liked something.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    fn item(&self, item: u32) -> &[f64] {
+        &self.features[item as usize * self.width..][..self.width]
+    }
+}
+
+/// At each interaction a user is drawn among those with events left. It is offered the next item that it liked
+/// and others that it never liked, shuffled; the liked one pays 1.
+///
+/// Arrivals are the world's own: `[arrival]` must be uniform. There are as many interactions as events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecommenderConfig {
+    /// The directory of the prepared interactions. Default none: it must be set.
+    pub data: String,
+    /// What must be in it: the content hash that preparing printed. Default none: it must be set.
+    pub hash: String,
+    /// Items an offer (K): one liked, the others not. Default 25.
+    pub arms: usize,
+    /// How users are divided over agents: `id`, `time` (in the order of users), `cluster` or `label-skew` (by
+    /// groups of users); with `shared` every agent serves everybody. Default `id`: with as many agents as users,
+    /// each has one.
+    pub split: Split,
+    /// How even label-skew is (α). Default 0.5.
+    pub concentration: f64,
+    /// The interactions themselves.
+    #[serde(skip)]
+    pub interactions: Loaded<Interactions>,
+}
+
+impl Default for RecommenderConfig {
+    fn default() -> Self {
+        Self {
+            data: String::new(),
+            hash: String::new(),
+            arms: 25,
+            split: Split::Id,
+            concentration: 0.5,
+            interactions: Loaded::default(),
+        }
+    }
+}
+
+impl RecommenderConfig {
+    pub(super) fn build(&self, agents: u64, seed: Seed) -> Result<Box<dyn World>, ConfigError> {
+        let data = Arc::clone(self.interactions.require(&self.data)?);
+        require(self.arms > 1, "arms", self.arms, "2 or more")?;
+        let most = data.liked.iter().map(Vec::len).max().unwrap_or(0);
+        let enough = data.items() - most >= self.arms - 1;
+        require(enough, "arms", self.arms, "there are not as many items that a user never liked")?;
+        let parts = Parts { count: data.users(), labels: &data.groups, groups: &data.groups };
+        let owners = self.split.divide(parts, agents, self.concentration, seed)?.map(|owned| {
+            let mut owners = vec![AgentId(0); data.users()];
+            for (agent, users) in owned.iter().enumerate() {
+                users.iter().for_each(|&user| owners[user as usize] = AgentId(agent as u64));
+            }
+            owners
+        });
+        let schedule = schedule(&data, seed);
+        Ok(Box::new(Recommender {
+            data,
+            arms: self.arms,
+            owners,
+            agents,
+            schedule,
+            choice: seed.domain("negatives"),
+            server: seed.domain("server"),
+            offered: Vec::new(),
+        }))
+    }
+}
+
+/// Whose turn it is at each step: a user drawn among those with events left, and which of its events.
+fn schedule(data: &Interactions, seed: Seed) -> Vec<(u32, u32)> {
+    let mut stream = seed.stream("turns", 0, 0);
+    let mut next = data.first.clone();
+    let mut left: Vec<u32> = (0..data.users() as u32)
+        .filter(|&user| next[user as usize] < data.first[user as usize + 1])
+        .collect();
+    let mut turns = Vec::with_capacity(data.events());
+    while !left.is_empty() {
+        let place = stream.below(left.len() as u64) as usize;
+        let user = left[place] as usize;
+        turns.push((user as u32, next[user] as u32));
+        next[user] += 1;
+        if next[user] == data.first[user + 1] {
+            left.swap_remove(place);
+        }
+    }
+    turns
+}
+
+struct Recommender {
+    data: Arc<Interactions>,
+    arms: usize,
+    /// The agent of each user; `None` if any agent serves any user.
+    owners: Option<Vec<AgentId>>,
+    agents: u64,
+    schedule: Vec<(u32, u32)>,
+    choice: Domain,
+    /// Who serves a user that everybody serves.
+    server: Domain,
+    offered: Vec<u32>,
+}
+
+impl World for Recommender {
+    fn shape(&self, _: AgentId) -> Shape {
+        Shape::shared(self.data.width)
+    }
+
+    fn turn(&self, step: u64) -> Option<AgentId> {
+        let (user, _) = self.schedule[step as usize];
+        Some(match &self.owners {
+            Some(owners) => owners[user as usize],
+            None => AgentId(self.server.stream(0, step).below(self.agents)),
+        })
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.schedule.len() as u64)
+    }
+
+    fn offer(&mut self, step: u64, offer: &mut Offer) {
+        let (user, event) = self.schedule[step as usize];
+        let (liked, all_liked) = (self.data.events[event as usize], &self.data.liked[user as usize]);
+        offer.user = UserId(user.into());
+        let mut stream = self.choice.stream(0, step);
+        self.offered.clear();
+        self.offered.push(liked);
+        while self.offered.len() < self.arms {
+            let item = stream.below(self.data.items() as u64) as u32;
+            if all_liked.binary_search(&item).is_err() && !self.offered.contains(&item) {
+                self.offered.push(item);
+            }
+        }
+        // The others are in random order already: the liked one only needs a random place among them.
+        let place = stream.below(self.arms as u64) as usize;
+        self.offered.swap(0, place);
+        offer.clear(self.data.width);
+        for &item in &self.offered {
+            offer.push(self.data.item(item), f64::from(item == liked));
+        }
+        offer.luck = Luck::Noise(0.0);
+    }
+
+    fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tests::{ask, interactions};
+
+    fn config() -> RecommenderConfig {
+        RecommenderConfig { arms: 3, interactions: interactions().into(), ..RecommenderConfig::default() }
+    }
+
+    /// The first feature of an item is its number.
+    fn items(offer: &Offer) -> Vec<u32> {
+        (0..offer.arms.len()).map(|arm| offer.arms.row(arm)[0] as u32).collect()
+    }
+
+    #[test]
+    fn every_event_comes_once_in_the_order_of_its_user() {
+        let data = interactions();
+        let mut world = config().build(5, Seed(1)).unwrap();
+        let length = world.length().unwrap();
+        assert_eq!(length as usize, data.events());
+        let mut seen = vec![Vec::new(); data.users()];
+        for step in 0..length {
+            let agent = world.turn(step).unwrap();
+            let offer = ask(&mut *world, agent.0, step);
+            assert_eq!(offer.user.0, agent.0, "with as many agents as users each has one");
+            let right: Vec<usize> = (0..3).filter(|&arm| offer.means[arm] == 1.0).collect();
+            assert_eq!(right.len(), 1);
+            seen[offer.user.0 as usize].push(items(&offer)[right[0]]);
+        }
+        for (user, seen) in seen.iter().enumerate() {
+            assert_eq!(seen[..], data.events[data.first[user]..data.first[user + 1]]);
+        }
+    }
+
+    #[test]
+    fn the_others_are_different_items_that_the_user_never_liked() {
+        let data = interactions();
+        let mut world = config().build(5, Seed(2)).unwrap();
+        for step in 0..world.length().unwrap() {
+            let offer = ask(&mut *world, 0, step);
+            let mut offered = items(&offer);
+            for (arm, item) in offered.iter().enumerate() {
+                let liked = data.liked[offer.user.0 as usize].contains(item);
+                assert_eq!(liked, offer.means[arm] == 1.0);
+            }
+            offered.sort_unstable();
+            offered.dedup();
+            assert_eq!(offered.len(), 3);
+        }
+    }
+
+    #[test]
+    fn the_liked_item_is_at_every_place_equally_often() {
+        let mut places = [0u32; 3];
+        for seed in 0..600 {
+            let mut world = config().build(5, Seed(seed)).unwrap();
+            for step in 0..world.length().unwrap() {
+                let offer = ask(&mut *world, 0, step);
+                places[offer.means.iter().position(|mean| *mean == 1.0).unwrap()] += 1;
+            }
+        }
+        // 600 · 15 / 3 = 3 000 with standard deviation 45.
+        assert!(places.iter().all(|count| count.abs_diff(3_000) < 250), "{places:?}");
+    }
+
+    #[test]
+    fn users_go_where_the_split_says() {
+        let mut world = config().build(2, Seed(1)).unwrap();
+        for step in 0..world.length().unwrap() {
+            let agent = world.turn(step).unwrap();
+            assert_eq!(agent.0, ask(&mut *world, agent.0, step).user.0 % 2);
+        }
+        let everybody = RecommenderConfig { split: Split::Shared, ..config() };
+        let world = everybody.build(2, Seed(1)).unwrap();
+        let turns: Vec<u64> = (0..15).map(|step| world.turn(step).unwrap().0).collect();
+        assert!(turns.contains(&0) && turns.contains(&1));
+    }
+
+    #[test]
+    fn impossible_settings_are_refused_by_name() {
+        let refused =
+            |config: &RecommenderConfig, agents| config.build(agents, Seed(1)).err().map(|e| e.name);
+        assert_eq!(refused(&config(), 5), None);
+        assert_eq!(refused(&config(), 6), Some("agents"));
+        assert_eq!(refused(&RecommenderConfig { arms: 1, ..config() }, 5), Some("arms"));
+        assert_eq!(refused(&RecommenderConfig { arms: 9, ..config() }, 5), Some("arms"));
+        assert_eq!(refused(&RecommenderConfig::default(), 5), Some("data"));
+        let events = |events: &[(u32, u32)]| {
+            Interactions::new(1, vec![1.0, 2.0], 2, events, Vec::new()).err().map(|error| error.name)
+        };
+        assert_eq!(events(&[(0, 0), (1, 1)]), None);
+        assert_eq!(events(&[]), Some("events"));
+        assert_eq!(events(&[(2, 0)]), Some("user"));
+        assert_eq!(events(&[(0, 2)]), Some("item"));
+    }
+}
