@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use posse_core::{AgentId, Algorithm, AsyncLinUcb, Cost, LinUcb, Seed, Threshold, UserId};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
@@ -21,6 +21,8 @@ use tokio::time::Instant;
 const DIMENSION: usize = 10;
 const ARMS: usize = 20;
 const NAME: &str = "demo";
+/// How long an agent may take to say its last word.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines of the live table.
 const LINES: u64 = 20;
 
@@ -271,7 +273,9 @@ impl Scene<'_> {
     ) -> anyhow::Result<Story> {
         let agents: Vec<Agent> = std::mem::take(&mut self.agents).into_iter().flatten().collect();
         for agent in &agents {
-            agent.settled().await;
+            if tokio::time::timeout(PATIENCE, agent.settled()).await.is_err() {
+                bail!("{} gets no answer: {:?}", agent.id(), agent.status());
+            }
         }
         for agent in &agents {
             agent.close().await?;

@@ -345,6 +345,10 @@ impl Life {
         self.shape.dimension()
     }
 
+    pub(super) fn session(&self) -> Vec<u8> {
+        self.endpoint.save()
+    }
+
     pub(super) fn machine(&self) -> &dyn posse_core::Agent {
         self.endpoint.agent()
     }

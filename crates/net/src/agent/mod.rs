@@ -185,6 +185,12 @@ impl Agent {
         self.life().is_settled()
     }
 
+    /// Everything that its session and its machine hold, encoded.
+    #[must_use]
+    pub fn save(&self) -> Vec<u8> {
+        self.life().session()
+    }
+
     /// Returns when the coordinator has answered everything that was said so far.
     pub async fn settled(&self) {
         let mut changed = self.shared.changed.subscribe();

@@ -213,6 +213,7 @@ async fn listen(
         let frame = tokio::select! {
             frame = incoming.message() => frame,
             () = sink.closed() => return Ok(()),
+            () = federation.closed() => return Err(gone()),
         };
         let frame = match frame {
             Ok(Some(frame)) => frame,

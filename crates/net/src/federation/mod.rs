@@ -381,6 +381,11 @@ impl FederationHandle {
         self.commands.closed().await;
     }
 
+    /// Returns when nobody owns the federation any more.
+    pub(crate) async fn closed(&self) {
+        self.commands.closed().await;
+    }
+
     pub(crate) async fn send(&self, command: Command) -> bool {
         self.commands.send(command).await.is_ok()
     }

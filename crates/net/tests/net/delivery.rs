@@ -1,7 +1,8 @@
 //! What agents learn reaches the coordinator once, through restarts of either.
 
 use posse_net::agent::Carriage;
-use posse_net::{Agent, Clock};
+use posse_net::coordinator::{Options, ServeConfig, serve};
+use posse_net::{Agent, AgentConfig, Clock};
 
 use crate::support::{agent, config, coordinator, held, interact, look, talkative, unsent};
 
@@ -113,4 +114,59 @@ async fn agents_behind_proxies_exchange_by_calls() {
     }
     assert_eq!(look(&running).await.observations + unsent(&agent), 50);
     assert!(agent.status().downlinks > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_comes_back_with_the_same_bits_whatever_it_has_heard() {
+    let (data, states) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let running = coordinator(data.path(), talkative()).await;
+    let settings = |agent: u64| AgentConfig {
+        state: Some(states.path().join(agent.to_string())),
+        ..config(running.address, agent)
+    };
+    let mut agents = Vec::new();
+    for agent in 0..3 {
+        agents.push(Agent::start(settings(agent), Clock::system()).await.unwrap());
+    }
+    for step in 0..600 {
+        let place = step as usize % 3;
+        interact(&agents[place], step);
+        if step % 7 == 0 {
+            agents[place].settled().await;
+        }
+        if step % 20 == 19 {
+            let crashed = agents[place].clone();
+            crashed.clone().abort().await;
+            let offline = AgentConfig { carriage: Carriage::ByHand, ..settings(place as u64) };
+            let again = Agent::start(offline, Clock::system()).await.unwrap();
+            assert!(again.save() == crashed.save(), "after {step} interactions");
+            again.abort().await;
+            agents[place] = Agent::start(settings(place as u64), Clock::system()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_end_with_their_coordinator_also_when_nobody_speaks() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let address = running.address;
+    let agent = agent(address, 1).await;
+    interact(&agent, 0);
+    agent.settled().await;
+    running.abort().await;
+    // It notices without having anything to say, and comes back by itself.
+    while agent.is_settled() {
+        tokio::task::yield_now().await;
+    }
+    let config = ServeConfig { listen: address, ..ServeConfig::on_loopback(data.path(), vec![talkative()]) };
+    let running = loop {
+        match serve(config.clone(), Options::default()).await {
+            Ok(running) => break running,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    agent.settled().await;
+    agent.close().await.unwrap();
+    assert_eq!(held(&running, &[agent]).await, 1);
 }

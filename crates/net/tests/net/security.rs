@@ -250,6 +250,8 @@ async fn too_many_frames_are_refused() {
         }
     }
     assert_eq!(refused, Some(Code::ResourceExhausted));
+    // Whoever is answered after it knows that it was counted.
+    assert_eq!(look(&open.running).await.observations, 0);
     assert!(counted(&open.running, "rate") > 0);
 }
 
