@@ -3,7 +3,7 @@
 //! Preparing reads raw files once or a few times as streams, checks every value, and writes a directory of
 //! Parquet files with a manifest. The manifest carries a content hash: of the values, not of the files'
 //! bytes, so that it stays the same when the encoding changes. Experiments name prepared data by path and
-//! hash, and [`load`] hands it to the simulator only if both fit. Nothing is ever downloaded.
+//! hash, and [`load()`] hands it to the simulator only if both fit. Nothing is ever downloaded.
 //!
 //! | module | the question it answers |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Recommenders: who liked what, and items described by their tags.
 //!
 //! Tags become words, words TF-IDF weights ([`text`]), and weights a few features by a truncated singular value
-//! decomposition ([`svd`]). [`prepare`] puts them together with the events.
+//! decomposition ([`svd`]). [`prepare()`] puts them together with the events.
 
 mod files;
 mod prepare;
