@@ -11,6 +11,7 @@ mod catalogue;
 mod classification;
 mod clustered;
 mod clustered_arms;
+mod clustered_users;
 mod data;
 mod drift;
 mod form;
@@ -34,6 +35,7 @@ pub use arrival::{ArrivalConfig, Arrivals};
 pub use classification::ClassificationConfig;
 pub use clustered::{Assignment, ClusteredConfig};
 pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
+pub use clustered_users::{ClusteredUsersConfig, UserClusters};
 pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
 pub use form::Form;
@@ -226,6 +228,8 @@ pub enum WorldConfig {
     Recommender(RecommenderConfig),
     /// Users in clusters, rewards 0 or 1.
     Clustered(ClusteredConfig),
+    /// Users in clusters that were found in data, rewards 0 or 1.
+    ClusteredUsers(ClusteredUsersConfig),
 }
 
 impl WorldConfig {
@@ -242,6 +246,7 @@ impl WorldConfig {
             Self::ClusteredArms(config) => config.build(seed),
             Self::Recommender(config) => config.build(agents, seed),
             Self::Clustered(config) => config.build(agents, seed),
+            Self::ClusteredUsers(config) => config.build(agents, seed),
         }
     }
 
@@ -253,6 +258,7 @@ impl WorldConfig {
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
+            Self::ClusteredUsers(config) => (&config.data, &config.hash),
         };
         Some(DataName { path, hash })
     }
@@ -271,6 +277,10 @@ impl WorldConfig {
             }
             (Self::Recommender(config), Data::Interactions(interactions)) => {
                 config.interactions = Arc::clone(interactions).into();
+                config.hash = hash.into();
+            }
+            (Self::ClusteredUsers(config), Data::Users(users)) => {
+                config.clusters = Arc::clone(users).into();
                 config.hash = hash.into();
             }
             _ => {
@@ -316,6 +326,11 @@ impl WorldConfig {
                 "clustered",
                 "users in clusters with parameters of their own, rewards 0 or 1",
                 Self::Clustered(Default::default()),
+            ),
+            (
+                "clustered-users",
+                "users in clusters found in who liked what, rewards 0 or 1",
+                Self::ClusteredUsers(Default::default()),
             ),
         ]
     }
@@ -363,6 +378,12 @@ mod tests {
         Arc::new(Interactions::new(2, features, 5, &events, vec![0, 1, 0, 1, 1]).unwrap())
     }
 
+    /// Six users in two clusters, in three dimensions.
+    pub(super) fn users() -> Arc<UserClusters> {
+        let centres = [0.3, -0.4, std::f64::consts::FRAC_1_SQRT_2, 0.0, 0.6, std::f64::consts::FRAC_1_SQRT_2];
+        Arc::new(UserClusters::new(3, &centres, vec![0, 1, 1, 0, 0, 1]).unwrap())
+    }
+
     /// Every kind of world, also with the options that change how offers are made.
     fn all_worlds() -> Vec<WorldConfig> {
         let noise_shape = NoiseShape { law: NoiseLaw::StudentT, ..NoiseShape::default() };
@@ -405,6 +426,10 @@ mod tests {
                 arms: 25,
                 assignment: Assignment::Contiguous,
                 ..ClusteredConfig::default()
+            }),
+            WorldConfig::ClusteredUsers(ClusteredUsersConfig {
+                clusters: users().into(),
+                ..ClusteredUsersConfig::default()
             }),
         ]
     }
