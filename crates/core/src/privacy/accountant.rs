@@ -124,6 +124,7 @@ impl Accountant {
             splits: *deepest > 1 || config.max_trees > 1,
             repairs: 0,
             signal_to_shift: None,
+            life: 0,
         }
     }
 
@@ -194,9 +195,28 @@ pub struct PrivacyReport {
     pub repairs: u64,
     /// The smallest eigenvalue of a cluster's true sum over the shift in its release, at worst.
     pub signal_to_shift: Option<f64>,
+    /// The life of the agent, or of the one that has had most: above 1, an agent lost its state and opened new
+    /// trees over new interactions.
+    #[serde(default)]
+    pub life: u64,
+}
+
+/// A report with what it means in words, as one document.
+#[derive(Clone, Debug, Serialize)]
+pub struct Statement<'r> {
+    #[serde(flatten)]
+    report: &'r PrivacyReport,
+    guarantee: &'static str,
+    uncovered: Vec<&'static str>,
 }
 
 impl PrivacyReport {
+    /// With what it means in words.
+    #[must_use]
+    pub fn statement(&self) -> Statement<'_> {
+        Statement { report: self, guarantee: self.guarantee(), uncovered: self.uncovered() }
+    }
+
     /// Of two agents, or two runs: the larger loss, and everything that adds.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
@@ -213,6 +233,7 @@ impl PrivacyReport {
         self.interactive &= other.interactive;
         self.splits |= other.splits;
         self.repairs += other.repairs;
+        self.life = self.life.max(other.life);
         self.signal_to_shift = match (self.signal_to_shift, other.signal_to_shift) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -232,6 +253,12 @@ impl PrivacyReport {
         }
         if !self.interactive {
             list.push("how later interactions depend on earlier raw ones: choices use the raw buffer");
+        }
+        if self.life > 1 {
+            list.push(
+                "what earlier lives of an agent released: their trees closed with them, and what they told of \
+                 a user is not in that user's ε",
+            );
         }
         list
     }

@@ -15,7 +15,7 @@ pub(crate) mod privatizer;
 mod repair;
 mod tree;
 
-pub use accountant::{Accountant, Exhausted, PrivacyReport};
+pub use accountant::{Accountant, Exhausted, PrivacyReport, Statement};
 pub use config::{Bounds, Calibration, Clip, PrivacyConfig};
 pub use noise::{Node, NoiseSource, SeededNoise};
 pub use plan::{Advice, Plan, PlanRequest};

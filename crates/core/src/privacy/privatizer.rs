@@ -27,6 +27,7 @@ pub(crate) struct Privatizer {
     streams: BTreeMap<u64, Stream>,
     clipped: u64,
     signal_to_shift: Option<f64>,
+    life: Incarnation,
 }
 
 /// One stream of sums with its tree.
@@ -49,6 +50,7 @@ impl Privatizer {
             streams: BTreeMap::new(),
             clipped: 0,
             signal_to_shift: None,
+            life: Incarnation(0),
         }
     }
 
@@ -58,6 +60,7 @@ impl Privatizer {
 
     pub(crate) fn begin_life(&mut self, life: Incarnation) {
         self.noise.begin_life(life);
+        self.life = life;
     }
 
     /// The observation within its bounds, or an error if larger ones are refused.
@@ -133,6 +136,7 @@ impl Privatizer {
     pub(crate) fn report(&self, most_of_a_user: u64) -> PrivacyReport {
         let mut report = self.accountant.report(most_of_a_user, self.clipped);
         report.signal_to_shift = self.signal_to_shift;
+        report.life = self.life.0;
         report
     }
 
