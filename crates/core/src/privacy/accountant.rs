@@ -193,7 +193,8 @@ pub struct PrivacyReport {
     pub splits: bool,
     /// Sums that had to be made positive definite after noise.
     pub repairs: u64,
-    /// The smallest eigenvalue of a cluster's true sum over the shift in its release, at worst.
+    /// The smallest eigenvalue of a true sum over the shift in its release: of every agent's last release, the
+    /// smallest. It is computed from raw sums, for whoever runs the agents.
     pub signal_to_shift: Option<f64>,
     /// The life of the agent, or of the one that has had most: above 1, an agent lost its state and opened new
     /// trees over new interactions.
