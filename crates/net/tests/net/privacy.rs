@@ -1,6 +1,7 @@
 //! Private federations over the network: whose the noise is, and that nothing is released twice.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use posse_core::wire::v1;
@@ -131,6 +132,8 @@ async fn a_state_brought_back_from_a_copy_draws_other_noise() {
     let agent = start(by_hand(&running, Some(&state))).await;
     carry(&agent).await;
     agent.close().await.unwrap();
+    let mode = fs::metadata(&state).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "a state is its owner's alone");
     fs::create_dir(&copy).unwrap();
     for file in fs::read_dir(&state).unwrap() {
         let path = file.unwrap().path();
