@@ -227,7 +227,6 @@ impl Groups {
             }
         }
     }
-
 }
 
 impl Coordinator for Groups {
