@@ -10,9 +10,10 @@ use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
+use crate::kernel::KernelConfig;
 use crate::linear::silent::Silent;
 use crate::linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::random::Seed;
 
@@ -70,6 +71,12 @@ pub enum Algorithm {
     Sclub(Sclub),
     /// LinUCB, an independent learner for each user.
     UserLinUcb(UserLinUcb),
+    /// Linear Thompson sampling, an independent learner per agent.
+    LinTs(LinTs),
+    /// Kernel regression with upper confidence bounds, an independent learner per agent.
+    KernelUcb(KernelConfig),
+    /// Kernel regression with Thompson sampling, an independent learner per agent.
+    KernelTs(KernelConfig),
 }
 
 /// What every member of a federation is told when it starts.
@@ -120,6 +127,9 @@ impl Algorithm {
             Self::Club(Club::default()),
             Self::Sclub(Sclub::default()),
             Self::UserLinUcb(UserLinUcb::default()),
+            Self::LinTs(LinTs::default()),
+            Self::KernelUcb(KernelConfig::default()),
+            Self::KernelTs(KernelConfig::default()),
         ]
     }
 
@@ -150,6 +160,9 @@ impl Algorithm {
             Self::Club(_) => "club",
             Self::Sclub(_) => "sclub",
             Self::UserLinUcb(_) => "user-lin-ucb",
+            Self::LinTs(_) => "lin-ts",
+            Self::KernelUcb(_) => "kernel-ucb",
+            Self::KernelTs(_) => "kernel-ts",
         }
     }
 
@@ -180,6 +193,9 @@ impl Algorithm {
             Self::Club(_) => "users in clusters, each agent for itself",
             Self::Sclub(_) => "users in clusters that split and merge, each agent for itself",
             Self::UserLinUcb(_) => "a learner for each user",
+            Self::LinTs(_) => "every agent learns alone, Thompson sampling",
+            Self::KernelUcb(_) => "every agent learns alone by likeness of arms, upper confidence bounds",
+            Self::KernelTs(_) => "every agent learns alone by likeness of arms, Thompson sampling",
         }
     }
 
@@ -209,6 +225,8 @@ impl Algorithm {
             Self::Club(config) => config.check(),
             Self::Sclub(config) => config.check(),
             Self::UserLinUcb(config) => config.check(),
+            Self::LinTs(config) => config.check(),
+            Self::KernelUcb(config) | Self::KernelTs(config) => config.check(),
         }
     }
 
@@ -254,6 +272,9 @@ impl Algorithm {
             Self::Club(config) => Box::new(config.agent(dimension)),
             Self::Sclub(config) => Box::new(config.agent(dimension)),
             Self::UserLinUcb(config) => Box::new(config.agent(dimension)),
+            Self::LinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
+            Self::KernelUcb(config) => Box::new(config.ucb(dimension)),
+            Self::KernelTs(config) => Box::new(config.ts(id, federation.seed, dimension)),
         })
     }
 
@@ -271,7 +292,10 @@ impl Algorithm {
             | Self::NOnsGlm(_)
             | Self::Club(_)
             | Self::Sclub(_)
-            | Self::UserLinUcb(_) => Box::new(Silent::new(name, dimension)),
+            | Self::UserLinUcb(_)
+            | Self::LinTs(_)
+            | Self::KernelUcb(_)
+            | Self::KernelTs(_) => Box::new(Silent::new(name, dimension)),
             Self::AsyncLinUcb(config) => match config.private() {
                 Some(plan) => Box::new(Groups::new(&plan, dimension)),
                 None => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
@@ -308,7 +332,10 @@ impl Algorithm {
             | Self::NOnsGlm(_)
             | Self::Club(_)
             | Self::Sclub(_)
-            | Self::UserLinUcb(_) => JoinPolicy::Lazy,
+            | Self::UserLinUcb(_)
+            | Self::LinTs(_)
+            | Self::KernelUcb(_)
+            | Self::KernelTs(_) => JoinPolicy::Lazy,
             // Users are with their agents before the first of them is served.
             Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
                 JoinPolicy::Eager
@@ -350,6 +377,13 @@ impl Algorithm {
     /// Whether agents may have private features of different number.
     #[must_use]
     pub const fn takes_local_features(&self) -> bool {
-        matches!(self, Self::LinUcb(_) | Self::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: false, .. }))
+        matches!(
+            self,
+            Self::LinUcb(_)
+                | Self::LinTs(_)
+                | Self::KernelUcb(_)
+                | Self::KernelTs(_)
+                | Self::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: false, .. })
+        )
     }
 }

@@ -5,6 +5,9 @@ use super::{Kind, Setting, setting};
 /// The links of generalized linear models.
 pub(super) const LINKS: &[&str] = &["identity", "logistic", "poisson", "probit"];
 
+/// The kernels of kernel regression.
+const KERNELS: &[&str] = &["exponential", "rbf", "matern-1.5", "matern-2.5", "linear"];
+
 /// Settings of `[[algorithm]]`.
 pub(super) const ALGORITHM: &[Setting] = &[
     setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
@@ -90,6 +93,10 @@ pub(super) const ALGORITHM: &[Setting] = &[
         "0 to inf",
     ),
     setting("merge", Kind::Switch, "whether clusters merge", ""),
+    setting("kernel", Kind::OneOf(KERNELS), "k: how alike two arms are", ""),
+    setting("length_scale", Kind::Number, "ℓ: features are divided by it", "above 0"),
+    setting("exploration", Kind::Number, "ν: how much the variance counts", "0 or more"),
+    setting("history_limit", Kind::Size(20_000), "most observations that are kept", "1 or more"),
     setting("privacy", Kind::Table(PRIVACY), "what is promised about privacy; not set: nothing", ""),
 ];
 
