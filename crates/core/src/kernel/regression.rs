@@ -170,6 +170,7 @@ impl KernelRegression {
 mod tests {
     use super::*;
     use crate::random::Seed;
+    use crate::ridge::Ridge;
 
     const KERNELS: [Kernel; 5] =
         [Kernel::Exponential, Kernel::Rbf, Kernel::Matern15, Kernel::Matern25, Kernel::Linear];
@@ -234,6 +235,30 @@ mod tests {
                 regression.append(&x, y).unwrap();
                 points.push(x);
                 rewards.push(y);
+            }
+        }
+    }
+
+    /// With k(x, x′) = xᵀx′: the mean of ridge regression, and λ times its squared width.
+    #[test]
+    fn o24_dual_means_and_widths_are_primal_means_and_widths() {
+        for lambda in [0.1, 1.0, 7.0] {
+            let mut stream = Seed(3).stream("test", 0, 0);
+            let mut dual = KernelRegression::new(Kernel::Linear, 1.0, lambda, 6);
+            let mut primal = Ridge::new(6, lambda);
+            for _ in 0..300 {
+                let rows: Vec<[f64; 6]> = (0..5).map(|_| std::array::from_fn(|_| stream.normal())).collect();
+                let arms = Arms::from_rows(6, &rows).unwrap();
+                primal.score(arms.all(), |scores| {
+                    dual.score(&arms, |arm, belief| {
+                        let width = scores.widths[arm];
+                        assert!((belief.mean - scores.means[arm]).abs() < 1e-10);
+                        assert!((belief.variance - lambda * width * width).abs() < 1e-10);
+                    });
+                });
+                let y = stream.normal();
+                dual.append(&rows[0], y).unwrap();
+                primal.append(&rows[0], y);
             }
         }
     }
