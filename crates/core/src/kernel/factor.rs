@@ -127,17 +127,12 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    /// A symmetric matrix that dominates its diagonal, and the factor of its first `n` rows.
+    /// The lower triangle of a symmetric matrix with a heavy diagonal, and its factor.
     fn example(n: usize) -> (Vec<Vec<f64>>, GrowingFactor) {
         let mut stream = Seed(4).stream("test", 0, 0);
-        let mut matrix = vec![vec![0.0; n]; n];
-        for i in 0..n {
-            for j in 0..i {
-                matrix[i][j] = stream.normal();
-                matrix[j][i] = matrix[i][j];
-            }
-            matrix[i][i] = 3.0 * n as f64;
-        }
+        let heavy = 3.0 * n as f64;
+        let matrix: Vec<Vec<f64>> =
+            (0..n).map(|i| (0..i).map(|_| stream.normal()).chain([heavy]).collect()).collect();
         let mut factor = GrowingFactor::new();
         for (i, row) in matrix.iter().enumerate() {
             let mut z = column(&row[..i]);
@@ -164,11 +159,10 @@ mod tests {
         for n in [1, 2, 7, 8, 9, 31, 40] {
             let (matrix, factor) = example(n);
             assert_eq!(factor.len(), n);
-            for i in 0..n {
-                for j in 0..n {
-                    let both = |k| entry(&factor, i, k) * entry(&factor, j, k);
-                    let product: f64 = (0..=i.min(j)).map(both).sum();
-                    assert!((product - matrix[i][j]).abs() < 1e-11 * n as f64, "({i}, {j}) of {n}");
+            for (i, row) in matrix.iter().enumerate() {
+                for (j, expected) in row.iter().enumerate() {
+                    let product: f64 = (0..=j).map(|k| entry(&factor, i, k) * entry(&factor, j, k)).sum();
+                    assert!((product - expected).abs() < 1e-11 * n as f64, "({i}, {j}) of {n}");
                 }
             }
         }

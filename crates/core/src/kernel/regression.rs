@@ -175,23 +175,20 @@ mod tests {
     const KERNELS: [Kernel; 5] =
         [Kernel::Exponential, Kernel::Rbf, Kernel::Matern15, Kernel::Matern25, Kernel::Linear];
 
-    /// Solves Ax = b by Gaussian elimination with pivots.
+    /// Solves Ax = b for a positive definite A by Gaussian elimination.
     fn eliminate(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         let n = b.len();
         for j in 0..n {
-            let pivot = (j..n).max_by(|&p, &q| a[p][j].abs().total_cmp(&a[q][j].abs())).unwrap();
-            a.swap(j, pivot);
-            b.swap(j, pivot);
-            for i in j + 1..n {
-                let factor = a[i][j] / a[j][j];
-                for k in j..n {
-                    a[i][k] -= factor * a[j][k];
-                }
-                b[i] -= factor * b[j];
+            let (above, below) = a.split_at_mut(j + 1);
+            let pivot = &above[j];
+            for (i, row) in (j + 1..).zip(below) {
+                let multiple = row[j] / pivot[j];
+                row.iter_mut().zip(pivot).for_each(|(entry, pivot)| *entry -= multiple * pivot);
+                b[i] -= multiple * b[j];
             }
         }
         for j in (0..n).rev() {
-            b[j] = (b[j] - (j + 1..n).map(|k| a[j][k] * b[k]).sum::<f64>()) / a[j][j];
+            b[j] = (b[j] - dot(&a[j][j + 1..], &b[j + 1..])) / a[j][j];
         }
         b
     }
