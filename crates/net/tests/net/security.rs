@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use crate::support::{DIMENSION, look, talkative};
+use crate::support::{DIMENSION, in_a_minute, look, talkative};
 
 struct Guarded {
     running: Running,
@@ -371,4 +371,42 @@ async fn a_revoked_token_cuts_the_link() {
         }
     };
     assert_eq!(ended.code(), Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_reads_nothing_of_what_it_is_sent_is_not_heard_after_its_token_is_void() {
+    let guarded = guarded(talkative()).await;
+    let (token, info) = guarded.tokens.create(AgentId(7), vec!["test".into()]).unwrap();
+    let (other, _) = guarded.tokens.create(AgentId(6), vec!["test".into()]).unwrap();
+    // A window of nothing: not a byte of any answer can be sent to it.
+    let endpoint = Endpoint::from_shared(format!("http://{}", guarded.running.address)).unwrap();
+    let channel = endpoint.initial_stream_window_size(0).connect().await.unwrap();
+    let mut deaf = CoordinatorClient::new(channel);
+    let mut client = client(&guarded.running).await;
+    while exchange(&mut client, &token, hello().to_wire()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let (frames, outgoing) = tokio::sync::mpsc::channel(64);
+    let stream = tokio_stream::wrappers::ReceiverStream::new(outgoing);
+    // More answers than fit anywhere on their way.
+    for greeting in 1..=30 {
+        frames.send(v1::UpFrame { greeting, ..hello().to_wire() }).await.unwrap();
+    }
+    let _link = deaf.link(request(stream, Some(&token), "test")).await.unwrap();
+    let federation = &guarded.running.federations[0];
+    let until = async |connected: usize| {
+        while federation.standing().connected != connected {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_a_minute(until(1)).await;
+    guarded.tokens.revoke(&info.id).unwrap();
+    in_a_minute(until(0)).await;
+    frames.send(upload(1, evidence(DIMENSION, 0.5)).to_wire()).await.unwrap();
+    // What comes later over another connection is answered; what came before must not have counted.
+    for _ in 0..50 {
+        let join = JoinRequest { protocol: 1, resumes: true };
+        client.join(request(join, Some(&other), "test")).await.unwrap();
+        assert_eq!(look(&guarded.running).await.observations, 0);
+    }
 }
