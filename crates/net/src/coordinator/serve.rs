@@ -335,8 +335,9 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTION)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
-        .expect("the committed description is a description");
+        .expect("the committed descriptions are descriptions");
     let patience = Duration::from_secs(config.limits.patience);
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(patience))

@@ -158,10 +158,8 @@ impl FederationConfig {
             return kilobytes * 1000;
         }
         let d = self.dimension;
-        let speaks_of_clusters = matches!(
-            self.algorithm,
-            Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_)
-        );
+        let speaks_of_clusters =
+            matches!(self.algorithm, Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_));
         let parts = if speaks_of_clusters { CLUSTERS } else { 1 };
         parts * (8 * (d * (d + 1) / 2 + 4 * d) + 64) + 4096
     }
@@ -297,8 +295,7 @@ mod tests {
     #[test]
     fn settings_beside_a_log_are_whole_or_refused_and_may_not_change() {
         let directory = tempfile::tempdir().unwrap();
-        let config =
-            FederationConfig::new("x", Algorithm::AsyncLinUcb(AsyncLinUcb::default()), 3);
+        let config = FederationConfig::new("x", Algorithm::AsyncLinUcb(AsyncLinUcb::default()), 3);
         check_unchanged(&config, directory.path()).unwrap();
         check_unchanged(&config, directory.path()).unwrap();
         let other = FederationConfig { dimension: 4, ..config.clone() };

@@ -320,8 +320,7 @@ impl Owner {
         }
         for (agent, frame) in step.frames {
             if let (Some(message), Some(state)) = (&frame.message, &self.state)
-                && let Some(took) =
-                    self.stopwatch.note(message, || state.hub.coordinator().inspect().version)
+                && let Some(took) = self.stopwatch.note(message, || state.hub.coordinator().inspect().version)
             {
                 self.metrics.round(&self.config.name, took);
             }

@@ -45,8 +45,7 @@ fn value(text: &str, name: &str) -> f64 {
 async fn every_metric_moves_when_what_it_counts_happens() {
     let data = tempfile::tempdir().unwrap();
     let rounds = SyncLinUcb { round_threshold: Threshold(0.5), ..SyncLinUcb::default() };
-    let running =
-        watched(data.path(), federation(Algorithm::SyncLinUcb(rounds)), LogKind::default()).await;
+    let running = watched(data.path(), federation(Algorithm::SyncLinUcb(rounds)), LogKind::default()).await;
     let admin = running.admin.unwrap();
     let agents = [agent(running.address, 1).await, agent(running.address, 2).await];
     for step in 0..60 {
