@@ -257,37 +257,42 @@ async fn too_many_frames_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_bytes_never_get_further_than_a_refusal() {
-    let open = open(FederationConfig { quarantine_after: u64::MAX, ..talkative() }).await;
-    let mut client = client(&open.running).await;
-    say(&mut client, hello().to_wire()).await.unwrap();
-    let before = look(&open.running).await;
+    let data = tempfile::tempdir().unwrap();
+    let federation = FederationConfig { quarantine_after: u64::MAX, ..talkative() };
+    let limits = Limits { frames_per_second: 1_000_000, ..Limits::default() };
+    let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![federation]) };
+    let running = serve(config, Options::default()).await.unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    say(&mut CoordinatorClient::new(channel.clone()), hello().to_wire()).await.unwrap();
+    let mut before = look(&running).await;
     let valid = upload(1, evidence(DIMENSION, 0.5)).encode();
     let mut random = posse_core::Seed(3).stream("bytes", 0, 0);
-    for _ in 0..40 {
+    let mut refused = 0;
+    for _ in 0..400 {
         let mut bytes = valid.clone();
         for _ in 0..=random.below(8) {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] = random.below(256) as u8;
         }
-        bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
-        let status = raw(&open.running, &bytes).await;
-        let state = look(&open.running).await;
+        if random.uniform() < 0.5 {
+            bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+        }
+        let status = raw(channel.clone(), &bytes).await;
+        let state = look(&running).await;
+        if status != 0 {
+            refused += 1;
+            assert_eq!(state, before, "{bytes:?}");
+        }
         // By chance the bytes may still be a frame: then it is judged like any other.
-        let frame = UpFrame::decode(&bytes);
-        if frame.is_err() {
-            assert!(status != 0, "{bytes:?}");
-            assert_eq!(state, before);
-        }
-        if state != before {
-            return;
-        }
+        assert!(status != 0 || UpFrame::decode(&bytes).is_ok(), "{bytes:?}");
+        before = state;
     }
+    assert!(refused > 200, "{refused}");
 }
 
-/// Sends bytes as an exchange over a connection of our own; the status that came back.
-async fn raw(running: &Running, bytes: &[u8]) -> i32 {
-    let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();
-    let channel = endpoint.connect().await.unwrap();
+/// Sends bytes as an exchange; the status that came back.
+async fn raw(channel: Channel, bytes: &[u8]) -> i32 {
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
     let mut request = Request::new(bytes.to_vec());
@@ -337,7 +342,11 @@ impl tonic::codec::Decoder for Plain {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_says_nothing_is_closed() {
     let open = open(talkative()).await;
-    for beginning in [&b""[..], &b"PRI * HTTP/2"[..]] {
+    let (preface, settings) = (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    // Nothing, half a greeting, a greeting, one without a question, and half a question.
+    let greeted = [preface, &settings[..]].concat();
+    let asking = [&greeted[..], &[0, 1, 0, 1, 4, 0, 0, 0, 1, 0x82]].concat();
+    for beginning in [&b""[..], &preface[..12], preface, &greeted, &asking] {
         let mut silent = TcpStream::connect(open.running.address).await.unwrap();
         silent.write_all(beginning).await.unwrap();
         let mut buffer = Vec::new();
