@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PING: Duration = Duration::from_secs(20);
 /// Frames that may come in one answer to a call.
 const AT_ONCE: usize = 8;
+/// Bytes that a frame may have in any case.
+const LEAST: usize = 1 << 20;
 
 /// A way to the coordinator.
 pub(super) struct Carrier {
@@ -108,7 +110,8 @@ impl Carrier {
         let mut client = self.client().await?;
         let reply = in_time(client.join(request)).await?;
         // A model holds twice what the longest upload does, and a few vectors.
-        self.longest = 4 * usize::try_from(reply.max_frame_bytes).unwrap_or(usize::MAX / 64);
+        let longest = usize::try_from(reply.max_frame_bytes).unwrap_or(usize::MAX);
+        self.longest = longest.saturating_mul(4).max(LEAST);
         Ok(reply)
     }
 
@@ -367,7 +370,7 @@ async fn exchange_once_status(shared: &Shared, carrier: &mut Carrier) -> Result<
     }
     for frame in frames {
         let request = carrier.request(frame.to_wire());
-        let limit = AT_ONCE * carrier.longest;
+        let limit = carrier.longest.saturating_mul(AT_ONCE);
         let mut client = carrier.client().await?.max_decoding_message_size(limit);
         for frame in in_time(client.exchange(request)).await?.frames {
             receive(shared, frame)?;

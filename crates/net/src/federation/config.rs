@@ -11,6 +11,7 @@ use crate::log::{LogError, Replay};
 
 /// Clusters of users that one agent may speak of at once, unless the settings say how long a frame may be.
 const CLUSTERS: u64 = 256;
+const YEAR: u64 = 31_536_000;
 
 /// What is agreed on in a federation. Agents learn it when they join.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,6 +123,10 @@ impl FederationConfig {
         if self.algorithm.placement() == Placement::Central {
             let allowed = "its one learner would need everybody's raw data: it is for experiments";
             return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
+        }
+        if self.quarantine > YEAR {
+            let allowed = "it must be at most 31536000, a year: revoke the token of whoever should stay away";
+            return Err(ConfigError::new("quarantine", self.quarantine, allowed));
         }
         let at_least_one = [
             ("agents", self.agents),
