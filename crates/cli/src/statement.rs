@@ -64,10 +64,7 @@ pub(crate) fn lines(report: &PrivacyReport, runs: usize) -> Vec<String> {
     let over = if runs > 1 { format!(" over {runs} runs") } else { String::new() };
     let mut lines = vec![
         format!("one interaction: ε = {epsilon:.3} of {epsilon_budget} at δ = {delta:e} (ρ = {rho:.5} zCDP)"),
-        format!(
-            "one user with {most_of_a_user} interactions: ε = {} at the same δ",
-            compact(*user_epsilon)
-        ),
+        format!("one user with {most_of_a_user} interactions: ε = {} at the same δ", compact(*user_epsilon)),
         format!("guarantee: {}", report.guarantee()),
         format!(
             "{} releases of {} trees{over}, an interaction in at most {}; {} streams exhausted; {} \

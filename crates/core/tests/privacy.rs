@@ -377,5 +377,8 @@ fn o17_without_noise_every_upload_is_that_of_the_public_algorithm_bit_for_bit() 
         privacy: off,
     }));
     assert_eq!(private, public);
-    assert!(public.uploads.len() >= 600 && public.clusters > 2, "everything is shared, and users are told apart");
+    assert!(
+        public.uploads.len() >= 600 && public.clusters > 2,
+        "everything is shared, and users are told apart"
+    );
 }

@@ -30,7 +30,8 @@ fn the_statement_is_on_the_terminal_in_the_json_in_the_results_and_in_the_report
     let shown = posse(at, &["run", "x.toml", "--out", "r", "-q"]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     let document = posse(at, &["run", "x.toml", "--json", "-q"]).json();
-    let manifest: Value = serde_json::from_str(&fs::read_to_string(at.join("r/manifest.json")).unwrap()).unwrap();
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(at.join("r/manifest.json")).unwrap()).unwrap();
     let statements = document["privacy"].as_array().unwrap();
     assert_eq!(statements.len(), 2, "a statement for each private setting and for no other");
     assert_eq!(manifest["privacy"], document["privacy"]);
@@ -60,7 +61,8 @@ fn the_statement_is_on_the_terminal_in_the_json_in_the_results_and_in_the_report
 
 #[test]
 fn where_nothing_is_private_nothing_is_claimed() {
-    let public = PRIVATE.replace("cdp-fclub-dc", "homo-dc").replace("first_release = 20\nepsilon = [1, 4]\n", "");
+    let public =
+        PRIVATE.replace("cdp-fclub-dc", "homo-dc").replace("first_release = 20\nepsilon = [1, 4]\n", "");
     let directory = directory_with(&public);
     let at = directory.path();
     let shown = posse(at, &["run", "x.toml", "--out", "r", "-q"]);
@@ -71,9 +73,8 @@ fn where_nothing_is_private_nothing_is_claimed() {
     assert!(!fs::read_to_string(at.join("r/report.html")).unwrap().contains("id=\"privacy\""));
 }
 
-const PLAN: [&str; 10] = [
-    "privacy", "plan", "--dimension", "10", "--agents", "50", "--interactions", "1e6", "--delta", "1e-5",
-];
+const PLAN: [&str; 10] =
+    ["privacy", "plan", "--dimension", "10", "--agents", "50", "--interactions", "1e6", "--delta", "1e-5"];
 
 #[test]
 fn a_plan_says_what_a_promise_costs_before_anything_runs() {
@@ -84,7 +85,8 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
     for line in ["promise ", "noise ", "shift ", "needed ", "verdict ", "what would help"] {
         assert!(words.stdout.contains(&format!("\n{line}")) || words.stdout.starts_with(line), "{line}");
     }
-    let shift = |epsilon: &str| plan(&["--json", "--epsilon", epsilon]).json()["plan"]["shift"].as_f64().unwrap();
+    let shift =
+        |epsilon: &str| plan(&["--json", "--epsilon", epsilon]).json()["plan"]["shift"].as_f64().unwrap();
     assert!(shift("1") > 1.5 * shift("2"), "more privacy, more noise");
 }
 

@@ -250,7 +250,9 @@ mod tests {
     fn what_cannot_be_is_refused_in_words() {
         let refused = |text: &str, settings: UserClusterSettings| prepared(text, &settings).unwrap_err();
         let good = two_kinds(4, 4);
-        assert!(refused(&good, UserClusterSettings { dimension: 1, ..settings() }).contains("two parameters"));
+        assert!(
+            refused(&good, UserClusterSettings { dimension: 1, ..settings() }).contains("two parameters")
+        );
         assert!(refused(&good, UserClusterSettings { users: 0, ..settings() }).contains("one user"));
         assert!(refused(&good, UserClusterSettings { clusters: 0, ..settings() }).contains("one cluster"));
         assert_eq!(
