@@ -93,6 +93,7 @@ mod glm;
 mod ids;
 mod linear;
 mod message;
+mod neural;
 mod parcel;
 pub mod privacy;
 mod random;
