@@ -14,6 +14,7 @@ use crate::linear::silent::Silent;
 use crate::linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, SyncLinUcb,
 };
+use crate::neural::{FnUcb, NeuralUcb};
 use crate::random::Seed;
 
 /// An algorithm with its settings. In configuration files, `name` says which.
@@ -70,6 +71,12 @@ pub enum Algorithm {
     Sclub(Sclub),
     /// LinUCB, an independent learner for each user.
     UserLinUcb(UserLinUcb),
+    /// A network for each agent, upper confidence bounds (Zhou et al., 2020).
+    NeuralUcb(NeuralUcb),
+    /// A network for each agent, Thompson sampling (Zhang et al., 2021).
+    NeuralTs(NeuralUcb),
+    /// Rounds of statistics of gradients and of averaged networks (Dai et al., 2023).
+    FnUcb(FnUcb),
 }
 
 /// What every member of a federation is told when it starts.
@@ -120,6 +127,9 @@ impl Algorithm {
             Self::Club(Club::default()),
             Self::Sclub(Sclub::default()),
             Self::UserLinUcb(UserLinUcb::default()),
+            Self::NeuralUcb(NeuralUcb::default()),
+            Self::NeuralTs(NeuralUcb::default()),
+            Self::FnUcb(FnUcb::default()),
         ]
     }
 
@@ -150,6 +160,9 @@ impl Algorithm {
             Self::Club(_) => "club",
             Self::Sclub(_) => "sclub",
             Self::UserLinUcb(_) => "user-lin-ucb",
+            Self::NeuralUcb(_) => "neural-ucb",
+            Self::NeuralTs(_) => "neural-ts",
+            Self::FnUcb(_) => "fn-ucb",
         }
     }
 
@@ -180,6 +193,9 @@ impl Algorithm {
             Self::Club(_) => "users in clusters, each agent for itself",
             Self::Sclub(_) => "users in clusters that split and merge, each agent for itself",
             Self::UserLinUcb(_) => "a learner for each user",
+            Self::NeuralUcb(_) => "every agent trains a network alone, upper confidence bounds",
+            Self::NeuralTs(_) => "every agent trains a network alone, Thompson sampling",
+            Self::FnUcb(_) => "rounds that share gradients' statistics and average networks",
         }
     }
 
@@ -209,6 +225,8 @@ impl Algorithm {
             Self::Club(config) => config.check(),
             Self::Sclub(config) => config.check(),
             Self::UserLinUcb(config) => config.check(),
+            Self::NeuralUcb(config) | Self::NeuralTs(config) => config.check(shape.dimension()),
+            Self::FnUcb(config) => config.check(shape.dimension()),
         }
     }
 
@@ -254,6 +272,14 @@ impl Algorithm {
             Self::Club(config) => Box::new(config.agent(dimension)),
             Self::Sclub(config) => Box::new(config.agent(dimension)),
             Self::UserLinUcb(config) => Box::new(config.agent(dimension)),
+            Self::NeuralUcb(config) => {
+                Box::new(config.agent(self.name(), false, id, dimension, federation.seed))
+            }
+            Self::NeuralTs(config) => {
+                Box::new(config.agent(self.name(), true, id, dimension, federation.seed))
+            }
+            Self::FnUcb(config) if config.is_pooled() => Box::new(config.pooled(dimension, federation)),
+            Self::FnUcb(config) => Box::new(config.agent(dimension, federation)),
         })
     }
 
@@ -271,7 +297,11 @@ impl Algorithm {
             | Self::NOnsGlm(_)
             | Self::Club(_)
             | Self::Sclub(_)
-            | Self::UserLinUcb(_) => Box::new(Silent::new(name, dimension)),
+            | Self::UserLinUcb(_)
+            | Self::NeuralUcb(_)
+            | Self::NeuralTs(_) => Box::new(Silent::new(name, dimension)),
+            Self::FnUcb(config) if config.is_pooled() => Box::new(Silent::new(name, dimension)),
+            Self::FnUcb(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcb(config) => match config.private() {
                 Some(plan) => Box::new(Groups::new(&plan, dimension)),
                 None => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
@@ -308,7 +338,9 @@ impl Algorithm {
             | Self::NOnsGlm(_)
             | Self::Club(_)
             | Self::Sclub(_)
-            | Self::UserLinUcb(_) => JoinPolicy::Lazy,
+            | Self::UserLinUcb(_)
+            | Self::NeuralUcb(_)
+            | Self::NeuralTs(_) => JoinPolicy::Lazy,
             // Users are with their agents before the first of them is served.
             Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
                 JoinPolicy::Eager
@@ -316,6 +348,8 @@ impl Algorithm {
             Self::FedGlbUcb(config) => config.rounds.join,
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.rounds.join,
             Self::FedGlbUcb3(config) => config.rounds.join,
+            Self::FnUcb(config) if config.is_pooled() => JoinPolicy::Lazy,
+            Self::FnUcb(config) => config.rounds.join,
             Self::AsyncLinUcb(config) => config.protocol.join,
             Self::AsyncLinTs(config) => config.protocol.join,
             Self::AsyncLinPhe(config) => config.protocol.join,
@@ -329,6 +363,7 @@ impl Algorithm {
     pub const fn placement(&self) -> Placement {
         match self {
             Self::CentralLinUcb(_) | Self::OneUcbGlm(_) => Placement::Central,
+            Self::FnUcb(config) if config.is_pooled() => Placement::Central,
             _ => Placement::PerAgent,
         }
     }

@@ -123,6 +123,9 @@ pub use linear::{
     Perturbation, ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;
+pub use neural::{
+    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingMode,
+};
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream};

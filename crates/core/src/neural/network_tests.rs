@@ -60,9 +60,8 @@ fn parameters_come_back_as_they_were() {
 
 #[test]
 fn one_hidden_layer_has_m_times_d_plus_2_plus_1_parameters() {
-    let count = |dimension, width| {
-        Layout { kind: NetworkKind::Plain, dimension, width, layers: 1 }.parameters()
-    };
+    let count =
+        |dimension, width| Layout { kind: NetworkKind::Plain, dimension, width, layers: 1 }.parameters();
     assert_eq!([count(10, 20), count(20, 20), count(63, 20), count(63, 50)], [241, 441, 1301, 3251]);
 }
 

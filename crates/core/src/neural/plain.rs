@@ -76,8 +76,7 @@ impl Plain {
                 }
             }
             let weight = |j: usize, unit: usize| self.parameters[offsets[layer] + j * self.width + unit];
-            let below =
-                |j: usize| (0..self.width).map(|unit| weight(j, unit) * slopes[unit]).sum::<f64>();
+            let below = |j: usize| (0..self.width).map(|unit| weight(j, unit) * slopes[unit]).sum::<f64>();
             slopes = (0..input.len()).map(below).collect();
         }
         (self.scale() * value, gradient)

@@ -5,7 +5,9 @@ use pulp::{Arch, Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 use super::sparse::Sparse;
+use crate::error::DecodeError;
 use crate::evidence::packed;
+use crate::wire::v1;
 
 /// How much of V is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +59,20 @@ impl Statistic {
         (diagonal && finite && information >= 0.0).then_some(Self { matrix, vector, information, kind })
     }
 
+    pub(crate) fn save(&self) -> v1::StatisticState {
+        let (matrix, vector) = (self.matrix.clone(), self.vector.clone());
+        v1::StatisticState { matrix, vector, information: self.information }
+    }
+
+    /// The statistic that was saved, if it is of this kind and size.
+    pub(crate) fn restored(&self, state: v1::StatisticState) -> Result<Self, DecodeError> {
+        if state.vector.len() != self.vector.len() {
+            return Err(DecodeError::invalid("statistic", "it is of another network"));
+        }
+        Self::from_parts(self.kind, state.matrix, state.vector, state.information)
+            .ok_or(DecodeError::invalid("statistic", "its numbers do not fit together"))
+    }
+
     /// Numbers in the matrix.
     pub(crate) const fn scalars(kind: Precondition, parameters: usize) -> usize {
         match kind {
@@ -88,6 +104,16 @@ impl Statistic {
         gain
     }
 
+    /// Adds sums over observations to a diagonal.
+    pub(crate) fn add_diagonal(&mut self, squares: &[f64], moment: &[f64]) {
+        debug_assert!(self.kind == Precondition::Diagonal, "whole matrices take rows");
+        for (entry, square) in self.matrix.iter_mut().zip(squares).filter(|(_, square)| **square > 0.0) {
+            self.information += libm::log1p(square / *entry);
+            *entry += square;
+        }
+        self.vector.iter_mut().zip(moment).for_each(|(sum, value)| *sum += value);
+    }
+
     /// Sherman and Morrison: P ← P − vvᵀ/(1 + φᵀv), v = Pφ, and θ ← θ + v(y − φᵀθ)/(1 + φᵀv).
     fn learn_full(&mut self, phi: &Sparse, y: f64) -> f64 {
         let mut v = Vec::new();
@@ -100,6 +126,28 @@ impl Statistic {
         }
         Arch::new().dispatch(Downdate { matrix: &mut self.matrix, v: &v, scale: 1.0 / (1.0 + square) });
         libm::log1p(square)
+    }
+
+    /// V⁻¹, packed or diagonal.
+    pub(crate) fn inverse(&self) -> Vec<f64> {
+        let mut inverse = vec![0.0; self.matrix.len()];
+        self.add_inverse(1.0, &mut inverse);
+        inverse
+    }
+
+    /// Adds `share`·V⁻¹.
+    pub(crate) fn add_inverse(&self, share: f64, sum: &mut [f64]) {
+        let pairs = sum.iter_mut().zip(&self.matrix);
+        match self.kind {
+            Precondition::Full => pairs.for_each(|(sum, entry)| *sum += share * entry),
+            Precondition::Diagonal => pairs.for_each(|(sum, entry)| *sum += share / entry),
+        }
+    }
+
+    /// Whether no number is lost to overflow, now or with the next observations.
+    pub(crate) fn is_sound(&self) -> bool {
+        let sound = |v: &f64| v.abs() <= 1e150;
+        self.vector.iter().all(sound) && self.matrix.iter().all(sound)
     }
 
     /// φᵀV⁻¹Σφy.

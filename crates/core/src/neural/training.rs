@@ -47,11 +47,8 @@ impl Training {
             return true;
         }
         let before = network.clone();
-        let mut gradients = Gradients {
-            hidden: network.hidden.clone(),
-            output: network.output.clone(),
-            output_bias: 0.0,
-        };
+        let mut gradients =
+            Gradients { hidden: network.hidden.clone(), output: network.output.clone(), output_bias: 0.0 };
         let (layout, chunks) = (network.layout, network.layout.chunks());
         let mut pass = Pass {
             active: vec![[0.0; LANES]; layout.layers * BLOCK * chunks],
@@ -194,13 +191,7 @@ fn step(
 
 /// max(Wx + b, 0) for a block of observations.
 #[inline(always)]
-fn affine(
-    inputs: &[Block],
-    row: impl Fn(usize) -> usize,
-    layer: &Layer,
-    chunks: usize,
-    active: &mut [Lane],
-) {
+fn affine(inputs: &[Block], row: impl Fn(usize) -> usize, layer: &Layer, chunks: usize, active: &mut [Lane]) {
     for chunk in 0..chunks {
         let mut sums = [layer.bias[chunk]; BLOCK];
         for (j, input) in inputs.iter().enumerate() {

@@ -10,9 +10,8 @@ fn data(dimension: usize, count: usize) -> (Observations, Vec<(Vec<f64>, f64)>) 
     let mut observations = Observations::new(dimension);
     let rows: Vec<(Vec<f64>, f64)> = (0..count)
         .map(|index| {
-            let x: Vec<f64> = (0..dimension)
-                .map(|j| if (index + j) % 3 == 0 { 0.0 } else { stream.normal() })
-                .collect();
+            let x: Vec<f64> =
+                (0..dimension).map(|j| if (index + j) % 3 == 0 { 0.0 } else { stream.normal() }).collect();
             (x, stream.normal())
         })
         .collect();
@@ -103,6 +102,11 @@ fn nothing_to_learn_from_changes_nothing() {
     let layout = Layout { kind: NetworkKind::Plain, dimension: 2, width: 3, layers: 1 };
     let start = Network::start(layout, &mut Seed(2).stream("test", 0, 0));
     let mut network = start.clone();
-    assert!(Training { rate: 0.01, regularization: 0.1 }.fit(&mut network, &start, &Observations::new(2), 30));
+    assert!(Training { rate: 0.01, regularization: 0.1 }.fit(
+        &mut network,
+        &start,
+        &Observations::new(2),
+        30
+    ));
     assert_eq!(network, start);
 }

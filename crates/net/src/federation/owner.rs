@@ -313,7 +313,7 @@ impl Owner {
         }
         for (agent, frame) in step.frames {
             match &frame.message {
-                Some(Downlink::Collect { .. }) => {
+                Some(Downlink::Collect { .. } | Downlink::NetworkCollect { .. }) => {
                     self.round_opened.get_or_insert_with(Instant::now);
                 }
                 Some(Downlink::Commit { .. }) => {
