@@ -42,7 +42,10 @@ fn exchanges_uploads(case: &Case) -> bool {
     !(case.algorithm.link().is_some()
         || clustered
         || private
-        || matches!(name, "lin-ucb" | "central-lin-ucb" | "sync-lin-ucb"))
+        || matches!(
+            name,
+            "lin-ucb" | "central-lin-ucb" | "sync-lin-ucb" | "neural-ucb" | "neural-ts" | "fn-ucb"
+        ))
 }
 
 #[test]

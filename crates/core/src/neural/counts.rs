@@ -17,9 +17,9 @@ pub(crate) struct Counts {
     pub(crate) fresh_information: f64,
 }
 
-/// So many observations, nothing else.
+/// So many observations of a feature that is always zero.
 pub(crate) fn counted(count: u64) -> Evidence {
-    Evidence::from_parts_unchecked(Vec::new(), Vec::new(), count)
+    Evidence::from_parts_unchecked(vec![0.0], vec![0.0], count)
 }
 
 impl Default for Counts {
@@ -28,7 +28,7 @@ impl Default for Counts {
             shared: counted(0),
             in_flight: None,
             buffer: counted(0),
-            model: Ridge::new(0, 1.0),
+            model: Ridge::new(1, 1.0),
             version: Version(0),
             fresh_information: 0.0,
         }

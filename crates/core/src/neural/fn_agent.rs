@@ -139,6 +139,11 @@ impl FnAgent {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn unshared(&self) -> &[Row] {
+        &self.rows
+    }
+
     const fn neural(&self) -> &NeuralConfig {
         &self.config.neural
     }

@@ -1,6 +1,6 @@
 //! Fitting a network to observations: steps of full-batch gradient descent.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::network::{LANES, Lane, Layer, Network, NetworkKind, product, rectify};
 use super::observations::{BLOCK, Block, Group, Observations};
@@ -72,17 +72,14 @@ impl Training {
         };
         for _ in 0..steps {
             gradients.clear();
-            Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    for (group, places) in observations.groups().iter().zip(&places) {
-                        for (features, rewards, count) in group.blocks() {
-                            enter(layout.kind, features, &mut pass.inputs);
-                            step(network, places, rewards, count, &mut pass, &mut gradients);
-                        }
-                    }
-                },
-            );
+            let places = &places;
+            Arch::new().dispatch(Epoch {
+                network,
+                observations,
+                places,
+                pass: &mut pass,
+                gradients: &mut gradients,
+            });
             let anchor = (layout.kind == NetworkKind::Tangent).then_some(anchor);
             gradients.apply(network, anchor, rate, slope, decay);
         }
@@ -91,6 +88,32 @@ impl Training {
             *network = before;
         }
         sound
+    }
+}
+
+/// Adds what all observations say about the slope. A type and not a closure, so that it is compiled for the
+/// instruction set that is dispatched to.
+struct Epoch<'a> {
+    network: &'a Network,
+    observations: &'a Observations,
+    /// For each group, which inputs its features go to.
+    places: &'a [Vec<u32>],
+    pass: &'a mut Pass,
+    gradients: &'a mut Gradients,
+}
+
+impl WithSimd for Epoch<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { network, observations, places, pass, gradients } = self;
+        for (group, places) in observations.groups().iter().zip(places) {
+            for (features, rewards, count) in group.blocks() {
+                enter(network.layout.kind, features, &mut pass.inputs);
+                step(simd, network, places, rewards, count, pass, gradients);
+            }
+        }
     }
 }
 
@@ -121,7 +144,8 @@ fn enter(kind: NetworkKind, features: &[Block], inputs: &mut [Block]) {
 
 /// Adds what a block of observations says about the slope of Σ½(f − y)².
 #[inline(always)]
-fn step(
+fn step<S: Simd>(
+    simd: S,
     network: &Network,
     places: &[u32],
     rewards: &Block,
@@ -136,10 +160,10 @@ fn step(
         let (before, active) = pass.active.split_at_mut(index * stride);
         let active = &mut active[..stride];
         if index == 0 {
-            affine(&pass.inputs[..places.len()], |j| places[j] as usize, layer, chunks, active);
+            affine(simd, &pass.inputs[..places.len()], |j| places[j] as usize, layer, chunks, active);
         } else {
             spread(&before[(index - 1) * stride..], chunks, &mut pass.middle);
-            affine(&pass.middle, |j| j, layer, chunks, active);
+            affine(simd, &pass.middle, |j| j, layer, chunks, active);
         }
     }
     let last = &pass.active[(layers - 1) * stride..];
@@ -171,11 +195,11 @@ fn step(
             }
         }
         if index == 0 {
-            outer(&pass.inputs[..places.len()], |j| places[j] as usize, &pass.slopes, chunks, gradient);
+            outer(simd, &pass.inputs[..places.len()], |j| places[j] as usize, &pass.slopes, chunks, gradient);
         } else {
             let below = &pass.active[(index - 1) * stride..][..stride];
             spread(below, chunks, &mut pass.middle);
-            outer(&pass.middle, |j| j, &pass.slopes, chunks, gradient);
+            outer(simd, &pass.middle, |j| j, &pass.slopes, chunks, gradient);
             for place in 0..BLOCK {
                 for unit in 0..layout.width {
                     let weights = &network.hidden[index].weights[unit * chunks..][..chunks];
@@ -191,40 +215,72 @@ fn step(
 
 /// max(Wx + b, 0) for a block of observations.
 #[inline(always)]
-fn affine(inputs: &[Block], row: impl Fn(usize) -> usize, layer: &Layer, chunks: usize, active: &mut [Lane]) {
-    for chunk in 0..chunks {
-        let mut sums = [layer.bias[chunk]; BLOCK];
+fn affine<S: Simd>(
+    simd: S,
+    inputs: &[Block],
+    row: impl Fn(usize) -> usize,
+    layer: &Layer,
+    chunks: usize,
+    active: &mut [Lane],
+) {
+    let width = chunks * LANES;
+    let (weights, bias) = (layer.weights.as_flattened(), layer.bias.as_flattened());
+    let active = active.as_flattened_mut();
+    let vectors = width / S::F32_LANES;
+    let zero = simd.splat_f32s(0.0);
+    for vector in 0..vectors {
+        let mut sums = [S::as_simd_f32s(bias).0[vector]; BLOCK];
         for (j, input) in inputs.iter().enumerate() {
-            let weights = &layer.weights[row(j) * chunks + chunk];
+            let weights = S::as_simd_f32s(&weights[row(j) * width..][..width]).0[vector];
             for place in 0..BLOCK {
-                for lane in 0..LANES {
-                    sums[place][lane] += input[place] * weights[lane];
-                }
+                let product = simd.mul_f32s(simd.splat_f32s(input[place]), weights);
+                sums[place] = simd.add_f32s(sums[place], product);
             }
         }
         for place in 0..BLOCK {
-            active[place * chunks + chunk] = sums[place].map(rectify);
+            let units = S::as_mut_simd_f32s(&mut active[place * width..][..width]).0;
+            let positive = simd.greater_than_f32s(sums[place], zero);
+            units[vector] = simd.select_f32s(positive, sums[place], zero);
+        }
+    }
+    // Where vectors are so wide that they do not fill the lanes.
+    for unit in vectors * S::F32_LANES..width {
+        for place in 0..BLOCK {
+            let add =
+                |sum: f32, (j, input): (usize, &Block)| sum + input[place] * weights[row(j) * width + unit];
+            active[place * width + unit] = rectify(inputs.iter().enumerate().fold(bias[unit], add));
         }
     }
 }
 
 /// Adds Σ x·slopeᵀ of a block of observations.
 #[inline(always)]
-fn outer(
+fn outer<S: Simd>(
+    simd: S,
     inputs: &[Block],
     row: impl Fn(usize) -> usize,
     slopes: &[Lane],
     chunks: usize,
     gradient: &mut Layer,
 ) {
-    for chunk in 0..chunks {
-        let slopes: [Lane; BLOCK] = std::array::from_fn(|place| slopes[place * chunks + chunk]);
+    let width = chunks * LANES;
+    let (sums, slopes) = (gradient.weights.as_flattened_mut(), slopes.as_flattened());
+    let vectors = width / S::F32_LANES;
+    for vector in 0..vectors {
+        let slopes: [S::f32s; BLOCK] =
+            std::array::from_fn(|place| S::as_simd_f32s(&slopes[place * width..][..width]).0[vector]);
         for (j, input) in inputs.iter().enumerate() {
-            let sum = &mut gradient.weights[row(j) * chunks + chunk];
-            for lane in 0..LANES {
-                let pair = |a: usize, b: usize| input[a] * slopes[a][lane] + input[b] * slopes[b][lane];
-                sum[lane] += pair(0, 1) + pair(2, 3);
-            }
+            let sum = &mut S::as_mut_simd_f32s(&mut sums[row(j) * width..][..width]).0[vector];
+            let scaled: [S::f32s; BLOCK] =
+                std::array::from_fn(|place| simd.mul_f32s(simd.splat_f32s(input[place]), slopes[place]));
+            let [a, b, c, d] = scaled;
+            *sum = simd.add_f32s(*sum, simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+        }
+    }
+    for unit in vectors * S::F32_LANES..width {
+        for (j, input) in inputs.iter().enumerate() {
+            let scaled = |place: usize| input[place] * slopes[place * width + unit];
+            sums[row(j) * width + unit] += (scaled(0) + scaled(1)) + (scaled(2) + scaled(3));
         }
     }
 }
