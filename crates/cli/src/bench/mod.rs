@@ -3,6 +3,7 @@
 
 mod clustered;
 mod coordinator;
+mod gradient;
 mod interaction;
 mod literal;
 mod plain;
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 pub(crate) use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub(crate) use coordinator::{Uploads, uploads};
+pub(crate) use gradient::{GradientSum, gradient_sums};
 pub(crate) use interaction::{Interactions, interactions};
 pub(crate) use simulation::{Simulated, simulated, simulated_clicks};
 pub(crate) use solver::{Solved, solved};
@@ -41,6 +43,8 @@ pub(crate) struct Measurements {
     pub(crate) clicks: Vec<Simulated>,
     /// Global updates of the generalized linear family.
     pub(crate) solvers: Vec<Solved>,
+    /// Sums over what an agent of that family stored.
+    pub(crate) gradients: Vec<GradientSum>,
     /// Whole simulations with clustered users.
     pub(crate) clustered: Vec<Simulated>,
     /// The step between two phases at one agent.

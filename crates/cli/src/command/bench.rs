@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{Ending, print, print_json};
 use crate::bench::{
-    Effort, Measurements, Simulated, clustered, interactions, phase_step, simulated, simulated_clicks,
-    solved, uploads,
+    Effort, Measurements, Simulated, clustered, gradient_sums, interactions, phase_step, simulated,
+    simulated_clicks, solved, uploads,
 };
 
 /// Measure what an interaction, an upload and a simulation cost on this machine
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         simulations: simulated(effort)?,
         clicks: simulated_clicks(effort)?,
         solvers: solved(effort)?,
+        gradients: [10, 25, 100].into_iter().map(|d| gradient_sums(d, effort)).collect::<Result<_, _>>()?,
         clustered: clustered(effort)?,
         phases: [100, 1000, if args.quick { 3000 } else { 10_000 }]
             .into_iter()
@@ -98,6 +99,16 @@ fn tables(measured: &Measurements) -> String {
                 row.scalars
             ),
         );
+    }
+    line(
+        out,
+        "\nAdd up a gradient over an agent's clicks, one core (memory: a plain sum of as many numbers)",
+    );
+    line(out, "  features   clicks     posse       memory     ratio");
+    for row in &measured.gradients {
+        let (posse, memory, ratio) = (row.posse_rate, row.memory_rate, row.ratio);
+        let size = format!("{:>10} {:>8}", row.dimension, row.observations);
+        line(out, &format!("{size} {posse:>6.1} GB/s {memory:>7.1} GB/s {ratio:>8.2}x"));
     }
     line(out, "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features (published: likewise)");
     simulations(out, &measured.clustered);

@@ -51,6 +51,7 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
         "",
     ),
     setting("concentration", Kind::Number, "α: how even label-skew is", "above 0"),
+    setting("constant", Kind::Switch, "give items a further feature that is always 1", ""),
     setting("unit", Kind::Switch, "divide all arms by the length of the longest", ""),
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];

@@ -95,6 +95,9 @@ pub struct RecommenderConfig {
     pub hash: String,
     /// Items an offer (K): one liked, the others not. Default 25.
     pub arms: usize,
+    /// Whether items have a further feature that is always 1, for models that do not expect a reward of zero
+    /// (logistic ones expect ½) from items they know nothing of. Default false.
+    pub constant: bool,
     /// How users are divided over agents: `id`, `time` (in the order of users), `cluster` or `label-skew` (by
     /// groups of users); with `shared` every agent serves everybody. Default `id`: with as many agents as users,
     /// each has one.
@@ -112,6 +115,7 @@ impl Default for RecommenderConfig {
             data: String::new(),
             hash: String::new(),
             arms: 25,
+            constant: false,
             split: Split::Id,
             concentration: 0.5,
             interactions: Loaded::default(),
@@ -138,12 +142,14 @@ impl RecommenderConfig {
         Ok(Box::new(Recommender {
             data,
             arms: self.arms,
+            constant: self.constant,
             owners,
             agents,
             schedule,
             choice: seed.domain("negatives"),
             server: seed.domain("server"),
             offered: Vec::new(),
+            features: Vec::new(),
         }))
     }
 }
@@ -171,6 +177,7 @@ fn schedule(data: &Interactions, seed: Seed) -> Vec<(u32, u32)> {
 struct Recommender {
     data: Arc<Interactions>,
     arms: usize,
+    constant: bool,
     /// The agent of each user; `None` if any agent serves any user.
     owners: Option<Vec<AgentId>>,
     agents: u64,
@@ -179,11 +186,13 @@ struct Recommender {
     /// Who serves a user that everybody serves.
     server: Domain,
     offered: Vec<u32>,
+    /// Those of an item, and the constant.
+    features: Vec<f64>,
 }
 
 impl World for Recommender {
     fn shape(&self, _: AgentId) -> Shape {
-        Shape::shared(self.data.width)
+        Shape::shared(self.data.width + usize::from(self.constant))
     }
 
     fn turn(&self, step: u64) -> Option<AgentId> {
@@ -214,9 +223,12 @@ impl World for Recommender {
         // The others are in random order already: the liked one only needs a random place among them.
         let place = stream.below(self.arms as u64) as usize;
         self.offered.swap(0, place);
-        offer.clear(self.data.width);
+        offer.clear(self.data.width + usize::from(self.constant));
         for &item in &self.offered {
-            offer.push(self.data.item(item), f64::from(item == liked));
+            self.features.clear();
+            self.features.extend_from_slice(self.data.item(item));
+            self.features.extend(self.constant.then_some(1.0));
+            offer.push(&self.features, f64::from(item == liked));
         }
         offer.luck = Luck::Noise(0.0);
     }
@@ -238,6 +250,17 @@ mod tests {
     /// The first feature of an item is its number.
     fn items(offer: &Offer) -> Vec<u32> {
         (0..offer.arms.len()).map(|arm| offer.arms.row(arm)[0] as u32).collect()
+    }
+
+    #[test]
+    fn a_constant_is_a_further_feature_of_every_item() {
+        let mut plain = config().build(5, Seed(1)).unwrap();
+        let mut more = RecommenderConfig { constant: true, ..config() }.build(5, Seed(1)).unwrap();
+        let (without, with) = (ask(&mut *plain, 0, 0), ask(&mut *more, 0, 0));
+        for arm in 0..3 {
+            let (features, last) = with.arms.row(arm).split_at(without.arms.row(arm).len());
+            assert_eq!((features, last), (without.arms.row(arm), &[1.0][..]));
+        }
     }
 
     #[test]
