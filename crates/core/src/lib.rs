@@ -82,6 +82,7 @@
 mod agent;
 mod algorithm;
 mod aligned;
+mod arm_draws;
 mod arms;
 mod clustered;
 mod coordinator;
@@ -91,6 +92,7 @@ mod evidence;
 mod factor;
 mod glm;
 mod ids;
+mod kernel;
 mod linear;
 mod message;
 mod neural;
@@ -118,8 +120,9 @@ pub use glm::{
     SolverConfig, UcbGlm,
 };
 pub use ids::*;
+pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, Override,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, Override,
     Perturbation, ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;

@@ -5,6 +5,9 @@ use super::{Kind, Setting, setting};
 /// The links of generalized linear models.
 pub(super) const LINKS: &[&str] = &["identity", "logistic", "poisson", "probit"];
 
+/// The kernels of kernel regression.
+const KERNELS: &[&str] = &["exponential", "rbf", "matern-1.5", "matern-2.5", "linear"];
+
 /// Settings of `[[algorithm]]`.
 pub(super) const ALGORITHM: &[Setting] = &[
     setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
@@ -90,6 +93,10 @@ pub(super) const ALGORITHM: &[Setting] = &[
         "0 to inf",
     ),
     setting("merge", Kind::Switch, "whether clusters merge", ""),
+    setting("kernel", Kind::OneOf(KERNELS), "k: how alike two arms are", ""),
+    setting("length_scale", Kind::Number, "ℓ: features are divided by it", "above 0"),
+    setting("exploration", Kind::Number, "ν: how much the variance counts", "0 or more"),
+    setting("history_limit", Kind::Size(20_000), "most observations that are kept", "1 or more"),
     setting("network", Kind::OneOf(&["plain", "tangent"]), "which network", ""),
     setting(
         "hidden_width",
@@ -103,7 +110,6 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("training_stop", Kind::Whole, "observations of an agent after which training ends", ""),
     setting("statistic", Kind::OneOf(&["full", "diagonal"]), "how much of the gradients' matrix is kept", ""),
     setting("full_limit", Kind::Whole, "most parameters for whole matrices (4096: 67 MB each)", ""),
-    setting("exploration", Kind::Number, "ν: a width is √(λν·φᵀV⁻¹φ)", "0 or more"),
     setting("linear_width", Kind::Number, "ν_a: width of the linear model of gradients", "0 or more"),
     setting("network_width", Kind::Number, "ν_b: width of the network", "0 or more"),
     setting("lockstep", Kind::Switch, "answer a round at the end of an iteration", ""),

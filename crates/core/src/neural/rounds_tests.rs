@@ -87,13 +87,23 @@ fn small() -> FnUcb {
 }
 
 fn parts(table: &Table) -> Vec<&NetworkPart> {
-    let part = |message| if let Uplink::NetworkPart(part) = message { Some(part) } else { None };
-    table.up.iter().filter_map(part).collect()
+    let mut parts = Vec::new();
+    for message in &table.up {
+        if let Uplink::NetworkPart(part) = message {
+            parts.push(part);
+        }
+    }
+    parts
 }
 
 fn models(table: &Table) -> Vec<&NetworkModel> {
-    let model = |message| if let Downlink::Network(model) = message { Some(model) } else { None };
-    table.down.iter().filter_map(|(_, message)| model(message)).collect()
+    let mut models = Vec::new();
+    for (_, message) in &table.down {
+        if let Downlink::Network(model) = message {
+            models.push(model);
+        }
+    }
+    models
 }
 
 #[test]
@@ -156,7 +166,9 @@ fn statistics_are_conserved() {
         }
         let mut sum = table.coordinator.shared.statistic.clone();
         for agent in &table.agents {
-            agent.unshared().iter().for_each(|row| drop(sum.learn(&row.phi, row.reward)));
+            for row in agent.unshared() {
+                sum.learn(&row.phi, row.reward);
+            }
         }
         let close = |a: &[f64], b: &[f64]| {
             let scale = b.iter().fold(1e-9_f64, |scale, v| scale.max(v.abs()));
@@ -170,7 +182,9 @@ fn statistics_are_conserved() {
         for part in parts(&table) {
             let NetworkEvidence::Full(factor) = &part.evidence else { panic!("whole matrices") };
             if part.round <= RoundId(table.coordinator.version.0) {
-                unwrap(factor).unwrap().iter().for_each(|row| drop(by_agent.learn(&row.phi, row.reward)));
+                for row in unwrap(factor).unwrap() {
+                    by_agent.learn(&row.phi, row.reward);
+                }
             }
         }
         assert!(close(&by_agent.matrix, &table.coordinator.shared.statistic.matrix));

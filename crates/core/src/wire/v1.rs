@@ -862,6 +862,21 @@ pub struct GroupsState {
     pub away: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KernelAgentState {
+    #[prost(uint64, tag = "1")]
+    pub choices: u64,
+    /// Everything observed, also what came after the history was full.
+    #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(message, optional, tag = "3")]
+    pub model: ::core::option::Option<RidgeState>,
+    /// The history, a row of features after the other. The factor is made anew from it.
+    #[prost(double, repeated, tag = "4")]
+    pub features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "5")]
+    pub rewards: ::prost::alloc::vec::Vec<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GlmAgentState {
     #[prost(message, optional, tag = "1")]
     pub view: ::core::option::Option<ViewState>,

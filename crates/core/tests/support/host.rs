@@ -153,8 +153,19 @@ pub(crate) fn cases() -> Vec<Case> {
             ..Default::default()
         }),
     ];
-    let clustered = clustered.into_iter().chain(neural);
-    let variants = variants.into_iter().chain(clustered.map(|algorithm| (algorithm, flat)));
+    let kernel = |kernel, history_limit| KernelConfig { kernel, history_limit, ..Default::default() };
+    let kernels = [
+        Algorithm::KernelUcb(kernel(Kernel::Linear, 1000)),
+        Algorithm::KernelTs(kernel(Kernel::Linear, 1000)),
+        Algorithm::KernelUcb(kernel(Kernel::Rbf, 1000)),
+        Algorithm::KernelTs(kernel(Kernel::Matern15, 1000)),
+        Algorithm::KernelUcb(kernel(Kernel::Matern25, 1000)),
+        // Full before the end.
+        Algorithm::KernelUcb(kernel(Kernel::Exponential, 13)),
+        Algorithm::KernelTs(kernel(Kernel::Exponential, 1)),
+    ];
+    let others = clustered.into_iter().chain(kernels).chain(neural);
+    let variants = variants.into_iter().chain(others.map(|algorithm| (algorithm, flat)));
     // Nobody learns enough here for a first release by default.
     let soon = |algorithm| match algorithm {
         Algorithm::CdpFclubDc(config) => Algorithm::CdpFclubDc(CdpFclubDc { privacy: privacy(), ..config }),

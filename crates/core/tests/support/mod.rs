@@ -10,8 +10,8 @@ use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
     AgentId, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload, Fit, Gradient,
-    GroupSnapshot, Incarnation, Model, Parcel, PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version,
-    packed,
+    GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Parcel,
+    PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights, packed,
 };
 use proptest::option;
 use proptest::prelude::*;
