@@ -7,6 +7,7 @@ use crate::evidence::packed;
 use crate::ids::UserId;
 use crate::neural::fn_agent::FnAgent;
 use crate::neural::{AlphaRule, NeuralConfig, TrainingMode};
+use crate::parcel::LowRank;
 use crate::random::{Seed, Stream};
 use crate::trigger::Threshold;
 
@@ -222,12 +223,28 @@ fn a_round_costs_what_the_specification_says() {
             table.learn(step % agents as usize);
             step += 1;
         }
-        // Enough observations for a factor of full rank.
+        // Enough observations for as high a rank as there is: what a unit puts out is a combination of the
+        // gradients before it, so that one for each of the two units is missing.
         assert!(step > p * agents as usize);
         let matrix = if diagonal { p } else { packed(p) };
+        let factor = if diagonal { p } else { LowRank::column_scalars(p, p - 2) };
         let widths = if less { 1 } else { agents as usize };
         for part in parts(&table) {
-            assert_eq!(Uplink::NetworkPart(part.clone()).cost().scalars, (matrix + 2 * p + 1) as u64);
+            assert_eq!(Uplink::NetworkPart(part.clone()).cost().scalars, (factor + 2 * p + 1) as u64);
+            assert!(factor <= matrix);
+            // Of full rank, a factor is as large as the matrix.
+            if let NetworkEvidence::Full(_) = part.evidence {
+                let full = LowRank {
+                    pivots: (0..p as u32).collect(),
+                    columns: vec![1.0; packed(p)],
+                    moment: vec![1.0; p],
+                    count: 50,
+                };
+                let full = NetworkPart { evidence: NetworkEvidence::Full(full), ..part.clone() };
+                let cost = Uplink::NetworkPart(full).cost();
+                assert_eq!(cost.scalars, (matrix + 2 * p + 1) as u64);
+                assert_eq!(cost.paper_scalars, (2 * p * p + 2 * p + 1) as u64);
+            }
         }
         for model in models(&table) {
             let scalars = matrix + widths * matrix + 2 * p + 1;

@@ -107,3 +107,58 @@ pub(crate) fn widths<'a>(
     }
     vec![sum]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    /// O21: the bound from the mean of the matrices is never below the mean of the bounds.
+    #[test]
+    fn less_communication_is_never_less_careful() {
+        for kind in [Precondition::Full, Precondition::Diagonal] {
+            let mut config = FnUcb::default();
+            config.neural.statistic = kind;
+            config.neural.hidden_width = 3;
+            let start = config.neural.start(2, Seed(1));
+            let mut stream = Seed(2).stream("test", 0, 0);
+            let (mut scratch, mut phi) = (Scratch::default(), Sparse::default());
+            let mut own = vec![config.neural.none(start.layout.parameters()); 4];
+            for step in 0..60 {
+                let x = [stream.normal(), stream.normal()];
+                start.gradient(&x, &mut scratch, &mut phi);
+                // Some have seen much more than others.
+                own[(step % 10) % 4].learn(&phi, 1.0);
+            }
+            let (all, mean) = (widths(own.iter(), false), widths(own.iter(), true));
+            let scoring = |widths| Scoring {
+                config: &config,
+                start: &start,
+                predicts: &start,
+                shared: &start,
+                statistic: &own[0],
+                widths,
+                alpha: 1.0,
+            };
+            let mut differed = false;
+            for _ in 0..200 {
+                let x = [stream.normal(), stream.normal()];
+                start.gradient(&x, &mut scratch, &mut phi);
+                let (main, less) = (scoring(&all).mean_width(&phi), scoring(&mean).mean_width(&phi));
+                assert!(less >= main * (1.0 - 1e-12), "{less} below {main}");
+                differed |= less > main * 1.01;
+            }
+            assert!(differed, "the two are not the same");
+        }
+    }
+
+    #[test]
+    fn rescaled_means_lie_between_zero_and_one() {
+        let mut scores = vec![(-3.0, 0.1), (f64::NAN, 0.0), (5.0, 0.2), (1.0, 0.3)];
+        rescale(&mut scores);
+        assert_eq!((scores[0], scores[2], scores[3]), ((0.0, 0.1), (1.0, 0.2), (0.5, 0.3)));
+        let mut same = vec![(2.0, 0.1), (2.0, 0.2)];
+        rescale(&mut same);
+        assert_eq!(same, [(2.0, 0.1), (2.0, 0.2)]);
+    }
+}

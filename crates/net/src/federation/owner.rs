@@ -316,7 +316,7 @@ impl Owner {
                 Some(Downlink::Collect { .. } | Downlink::NetworkCollect { .. }) => {
                     self.round_opened.get_or_insert_with(Instant::now);
                 }
-                Some(Downlink::Commit { .. }) => {
+                Some(Downlink::Commit { .. } | Downlink::Network(_)) => {
                     if let Some(opened) = self.round_opened.take() {
                         self.metrics.round(&self.config.name, opened.elapsed());
                     }
