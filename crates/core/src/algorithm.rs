@@ -15,6 +15,7 @@ use crate::linear::silent::Silent;
 use crate::linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, SyncLinUcb,
 };
+use crate::neural::{FnUcb, NeuralUcb};
 use crate::random::Seed;
 
 /// An algorithm with its settings. In configuration files, `name` says which.
@@ -77,6 +78,12 @@ pub enum Algorithm {
     KernelUcb(KernelConfig),
     /// Kernel regression with Thompson sampling, an independent learner per agent.
     KernelTs(KernelConfig),
+    /// A network for each agent, upper confidence bounds (Zhou et al., 2020).
+    NeuralUcb(NeuralUcb),
+    /// A network for each agent, Thompson sampling (Zhang et al., 2021).
+    NeuralTs(NeuralUcb),
+    /// Rounds of statistics of gradients and of averaged networks (Dai et al., 2023).
+    FnUcb(FnUcb),
 }
 
 /// What every member of a federation is told when it starts.
@@ -130,6 +137,9 @@ impl Algorithm {
             Self::LinTs(LinTs::default()),
             Self::KernelUcb(KernelConfig::default()),
             Self::KernelTs(KernelConfig::default()),
+            Self::NeuralUcb(NeuralUcb::default()),
+            Self::NeuralTs(NeuralUcb::default()),
+            Self::FnUcb(FnUcb::default()),
         ]
     }
 
@@ -163,6 +173,9 @@ impl Algorithm {
             Self::LinTs(_) => "lin-ts",
             Self::KernelUcb(_) => "kernel-ucb",
             Self::KernelTs(_) => "kernel-ts",
+            Self::NeuralUcb(_) => "neural-ucb",
+            Self::NeuralTs(_) => "neural-ts",
+            Self::FnUcb(_) => "fn-ucb",
         }
     }
 
@@ -196,6 +209,9 @@ impl Algorithm {
             Self::LinTs(_) => "every agent learns alone, Thompson sampling",
             Self::KernelUcb(_) => "every agent learns alone by likeness of arms, upper confidence bounds",
             Self::KernelTs(_) => "every agent learns alone by likeness of arms, Thompson sampling",
+            Self::NeuralUcb(_) => "every agent trains a network alone, upper confidence bounds",
+            Self::NeuralTs(_) => "every agent trains a network alone, Thompson sampling",
+            Self::FnUcb(_) => "rounds that share gradients' statistics and average networks",
         }
     }
 
@@ -227,6 +243,8 @@ impl Algorithm {
             Self::UserLinUcb(config) => config.check(),
             Self::LinTs(config) => config.check(),
             Self::KernelUcb(config) | Self::KernelTs(config) => config.check(),
+            Self::NeuralUcb(config) | Self::NeuralTs(config) => config.check(shape.dimension()),
+            Self::FnUcb(config) => config.check(shape.dimension()),
         }
     }
 
@@ -275,6 +293,14 @@ impl Algorithm {
             Self::LinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::KernelUcb(config) => Box::new(config.ucb(dimension)),
             Self::KernelTs(config) => Box::new(config.ts(id, federation.seed, dimension)),
+            Self::NeuralUcb(config) => {
+                Box::new(config.agent(self.name(), false, id, dimension, federation.seed))
+            }
+            Self::NeuralTs(config) => {
+                Box::new(config.agent(self.name(), true, id, dimension, federation.seed))
+            }
+            Self::FnUcb(config) if config.is_pooled() => Box::new(config.pooled(dimension, federation)),
+            Self::FnUcb(config) => Box::new(config.agent(dimension, federation)),
         })
     }
 
@@ -295,7 +321,11 @@ impl Algorithm {
             | Self::UserLinUcb(_)
             | Self::LinTs(_)
             | Self::KernelUcb(_)
-            | Self::KernelTs(_) => Box::new(Silent::new(name, dimension)),
+            | Self::KernelTs(_)
+            | Self::NeuralUcb(_)
+            | Self::NeuralTs(_) => Box::new(Silent::new(name, dimension)),
+            Self::FnUcb(config) if config.is_pooled() => Box::new(Silent::new(name, dimension)),
+            Self::FnUcb(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcb(config) => match config.private() {
                 Some(plan) => Box::new(Groups::new(&plan, dimension)),
                 None => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
@@ -335,7 +365,9 @@ impl Algorithm {
             | Self::UserLinUcb(_)
             | Self::LinTs(_)
             | Self::KernelUcb(_)
-            | Self::KernelTs(_) => JoinPolicy::Lazy,
+            | Self::KernelTs(_)
+            | Self::NeuralUcb(_)
+            | Self::NeuralTs(_) => JoinPolicy::Lazy,
             // Users are with their agents before the first of them is served.
             Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
                 JoinPolicy::Eager
@@ -343,6 +375,8 @@ impl Algorithm {
             Self::FedGlbUcb(config) => config.rounds.join,
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.rounds.join,
             Self::FedGlbUcb3(config) => config.rounds.join,
+            Self::FnUcb(config) if config.is_pooled() => JoinPolicy::Lazy,
+            Self::FnUcb(config) => config.rounds.join,
             Self::AsyncLinUcb(config) => config.protocol.join,
             Self::AsyncLinTs(config) => config.protocol.join,
             Self::AsyncLinPhe(config) => config.protocol.join,
@@ -356,6 +390,7 @@ impl Algorithm {
     pub const fn placement(&self) -> Placement {
         match self {
             Self::CentralLinUcb(_) | Self::OneUcbGlm(_) => Placement::Central,
+            Self::FnUcb(config) if config.is_pooled() => Placement::Central,
             _ => Placement::PerAgent,
         }
     }

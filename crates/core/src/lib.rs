@@ -95,6 +95,7 @@ mod ids;
 mod kernel;
 mod linear;
 mod message;
+mod neural;
 mod parcel;
 pub mod privacy;
 mod random;
@@ -125,6 +126,9 @@ pub use linear::{
     Perturbation, ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;
+pub use neural::{
+    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingMode,
+};
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream, normal};
