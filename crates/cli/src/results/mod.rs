@@ -99,8 +99,9 @@ impl Results {
             results.clear().with_context(|| format!("cannot clear {shown}"))?;
         }
         results.manifest.cells = statuses(cells, &vec![None; cells.len()]);
-        durable::replace_text(&directory.join(EXPERIMENT), &toml::to_string(&experiment.resolved)?)?;
+        // The manifest first: from then on the directory is known as ours, wherever the process is stopped.
         results.manifest.write(directory)?;
+        durable::replace_text(&directory.join(EXPERIMENT), &toml::to_string(&experiment.resolved)?)?;
         fs::create_dir_all(directory.join(CELLS)).with_context(|| format!("cannot write to {shown}"))?;
         for place in [directory, &directory.join(CELLS)] {
             durable::sweep(place).with_context(|| format!("cannot clear {shown}"))?;

@@ -79,13 +79,12 @@ impl Groups {
             next: clusters.phase_base,
             open: None,
         });
-        let floor = plan.privacy.map(|privacy| privacy.calibration(dimension).bounds.matrix);
         Self {
             name: plan.name,
             model: plan.model.model(dimension),
             patience: plan.download.ln(),
             phases,
-            floor,
+            floor: plan.privacy.map(|privacy| privacy.calibration(dimension).bounds.matrix),
             version: Version(0),
             lives: 0,
             next_group: 1,
@@ -133,10 +132,9 @@ impl Groups {
         let Some(own) = self.groups.get(&group) else { return };
         let (sum, repaired) = self.sum(own.members.iter(), None);
         self.all.take();
-        if self.model.refresh([&sum].into_iter()).is_err() {
-            return;
+        if self.model.refresh([&sum].into_iter()).is_ok() {
+            self.commit(group, sum, repaired);
         }
-        self.commit(group, sum, repaired);
     }
 
     /// The model was just made from these sums.
@@ -144,15 +142,13 @@ impl Groups {
         self.version = self.version.next();
         self.repairs += u64::from(repaired);
         let own = self.groups.get_mut(&group).expect("the caller has it");
-        own.version = self.version;
+        (own.version, own.information) = (self.version, self.model.information());
         own.evidence = Arc::new(sum);
-        own.information = self.model.information();
     }
 
     /// What a group knows for one of its members, remembered as sent.
     pub(super) fn snapshot_to(&mut self, key: Key) -> Outgoing {
-        let known = &self.clusters[&key];
-        let (contains, group) = (known.number, known.group);
+        let &Known { number: contains, group, .. } = &self.clusters[&key];
         let members = self.groups[&group].members.iter();
         let members = members.filter(|member| !self.clusters[*member].own.is_empty()).count() as u64;
         let group = self.groups.get_mut(&group).expect("every cluster has a group");
@@ -309,18 +305,22 @@ impl Coordinator for Groups {
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         let life = *self.seats.get(&agent)?;
-        let uploads = self.of_life(agent, life).map(|key| self.clusters[&key].number).sum();
-        Some(AgentStanding { uploads, version: self.version, information: 0.0 })
+        let mine = || self.of_life(agent, life).map(|key| (key, &self.clusters[&key]));
+        let uploads = mine().map(|(_, cluster)| cluster.number).sum();
+        // Of its clusters, the one furthest behind its group.
+        let behind = mine().filter_map(|(key, cluster)| {
+            let group = &self.groups[&cluster.group];
+            Some(group.information - group.roster.get(key)?.information)
+        });
+        let information = self.inspect().information - behind.fold(0.0, f64::max);
+        Some(AgentStanding { uploads, version: self.version, information })
     }
 
     fn clusters(&self) -> Vec<KnownCluster> {
-        let known = |(key, cluster): (&Key, &Known)| KnownCluster {
-            agent: key.0,
-            orphan: self.seats.get(&key.0) != Some(&key.1),
-            cluster: key.2,
-            group: cluster.group,
-            uploads: cluster.number,
-            count: cluster.own.count(),
+        let known = |(key, cluster): (&Key, &Known)| {
+            let orphan = self.seats.get(&key.0) != Some(&key.1);
+            let (group, uploads, count) = (cluster.group, cluster.number, cluster.own.count());
+            KnownCluster { agent: key.0, orphan, cluster: key.2, group, uploads, count }
         };
         self.clusters.iter().map(known).collect()
     }

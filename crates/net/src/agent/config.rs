@@ -100,6 +100,9 @@ impl AgentConfig {
         if let Some(reward) = self.default_reward.filter(|reward| !reward.is_finite()) {
             return Err(ConfigError::new("default_reward", reward, "it must be finite"));
         }
+        if self.carriage == Carriage::Exchange(Duration::ZERO) {
+            return Err(ConfigError::new("carriage", "0s", "the time between calls must be above 0"));
+        }
         if self.first_pause.is_zero() || self.longest_pause < self.first_pause {
             let value = format!("{:?}", self.first_pause);
             return Err(ConfigError::new(

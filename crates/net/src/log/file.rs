@@ -183,16 +183,7 @@ impl Log for FileLog {
     }
 
     fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError> {
-        let final_path = path(&self.directory, self.next, "snap");
-        let draft = final_path.with_extension("draft");
-        let mut file = File::create(&draft).map_err(LogError::io(&draft))?;
-        let written = file.write_all(&snapshot_file(self.next, state)).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            let _ = fs::remove_file(&draft);
-            return Err(LogError::io(draft)(error));
-        }
-        fs::rename(&draft, &final_path).map_err(LogError::io(&draft))?;
-        sync_directory(&self.directory)?;
+        replace(&path(&self.directory, self.next, "snap"), &snapshot_file(self.next, state))?;
         self.since_snapshot = 0;
         Ok(())
     }
@@ -250,6 +241,18 @@ fn create_segment(directory: &Path, first: u64) -> Result<(File, PathBuf, u64), 
     file.write_all(&header(first)).and_then(|()| file.sync_all()).map_err(LogError::io(&path))?;
     sync_directory(directory)?;
     Ok((file, path, HEADER as u64))
+}
+
+/// Puts a file in its place whole, or not at all.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let draft = path.with_extension("draft");
+    let mut file = File::create(&draft).map_err(LogError::io(&draft))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&draft, path)) {
+        let _ = fs::remove_file(&draft);
+        return Err(LogError::io(draft)(error));
+    }
+    path.parent().map_or(Ok(()), sync_directory)
 }
 
 fn sync_directory(directory: &Path) -> Result<(), LogError> {

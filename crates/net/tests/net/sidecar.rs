@@ -14,7 +14,12 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::privacy::private;
 use crate::support::{DIMENSION, agent, config, coordinator, interact, talkative};
 
-async fn call(address: std::net::SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) async fn call(
+    address: std::net::SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",

@@ -20,6 +20,7 @@ mod glm;
 mod heterogeneous;
 mod linear;
 mod noise;
+mod nonlinear;
 mod recommender;
 mod shuffle;
 mod split;
@@ -43,9 +44,12 @@ pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
+pub use nonlinear::NonlinearConfig;
 pub use recommender::{Interactions, RecommenderConfig};
 pub use split::Split;
 pub use table::LabelledTable;
+
+use nonlinear::Curve;
 
 /// A place where agents choose arms.
 ///
@@ -228,6 +232,10 @@ pub enum WorldConfig {
     Recommender(RecommenderConfig),
     /// Users in clusters, rewards 0 or 1.
     Clustered(ClusteredConfig),
+    /// Rewards that are a wave along one hidden direction.
+    Cosine(NonlinearConfig),
+    /// Rewards that are a parabola along one hidden direction.
+    Square(NonlinearConfig),
     /// Users in clusters that were found in data, rewards 0 or 1.
     ClusteredUsers(ClusteredUsersConfig),
 }
@@ -246,6 +254,8 @@ impl WorldConfig {
             Self::ClusteredArms(config) => config.build(seed),
             Self::Recommender(config) => config.build(agents, seed),
             Self::Clustered(config) => config.build(agents, seed),
+            Self::Cosine(config) => config.build(Curve::Cosine, seed),
+            Self::Square(config) => config.build(Curve::Square, seed),
             Self::ClusteredUsers(config) => config.build(agents, seed),
         }
     }
@@ -254,7 +264,12 @@ impl WorldConfig {
     #[must_use]
     pub fn data(&self) -> Option<DataName<'_>> {
         let (path, hash) = match self {
-            Self::Linear(_) | Self::Heterogeneous(_) | Self::Glm(_) | Self::Clustered(_) => return None,
+            Self::Linear(_)
+            | Self::Heterogeneous(_)
+            | Self::Glm(_)
+            | Self::Clustered(_)
+            | Self::Cosine(_)
+            | Self::Square(_) => return None,
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
@@ -326,6 +341,12 @@ impl WorldConfig {
                 "clustered",
                 "users in clusters with parameters of their own, rewards 0 or 1",
                 Self::Clustered(Default::default()),
+            ),
+            ("cosine", "cos 3aᵀx: a wave along a direction to be found", Self::Cosine(Default::default())),
+            (
+                "square",
+                "10(aᵀx)²: a parabola along a direction to be found",
+                Self::Square(Default::default()),
             ),
             (
                 "clustered-users",
@@ -426,6 +447,13 @@ mod tests {
                 arms: 25,
                 assignment: Assignment::Contiguous,
                 ..ClusteredConfig::default()
+            }),
+            WorldConfig::Cosine(NonlinearConfig { arms: 25, ..NonlinearConfig::default() }),
+            WorldConfig::Square(NonlinearConfig {
+                arms: 25,
+                form: Form::Authors,
+                noise_shape,
+                ..NonlinearConfig::default()
             }),
             WorldConfig::ClusteredUsers(ClusteredUsersConfig {
                 clusters: users().into(),
