@@ -14,8 +14,13 @@ const SERVICE: &str = "crates/net/src/v1.rs";
 const DESCRIPTION: &str = "crates/net/src/v1.bin";
 const CORE: &str = "crates/core/proto";
 const NET: &str = "crates/net/proto";
-const CORE_FILES: [&str; 4] =
-    ["posse/v1/message.proto", "posse/v1/frame.proto", "posse/v1/state.proto", "posse/v1/glm.proto"];
+const CORE_FILES: [&str; 5] = [
+    "posse/v1/message.proto",
+    "posse/v1/frame.proto",
+    "posse/v1/state.proto",
+    "posse/v1/glm.proto",
+    "posse/v1/neural.proto",
+];
 const NET_FILES: [&str; 2] = ["posse/v1/service.proto", "posse/v1/journal.proto"];
 
 /// Writes what is generated, or with `check` only says whether it is fresh.

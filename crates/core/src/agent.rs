@@ -42,6 +42,11 @@ pub trait Agent: Send {
         None
     }
 
+    /// How often it could not train its network and left it as it was, if it has one.
+    fn failed_trainings(&self) -> u64 {
+        0
+    }
+
     /// Draws privacy noise from here from now on. Without this it comes from the seed, which is for
     /// simulations.
     fn use_noise(&mut self, _noise: Box<dyn NoiseSource>) {}

@@ -10,10 +10,12 @@ use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
+use crate::kernel::KernelConfig;
 use crate::linear::silent::Silent;
 use crate::linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, SyncLinUcb,
 };
+use crate::neural::{FnUcb, NeuralUcb};
 use crate::random::Seed;
 
 /// An algorithm with its settings. In configuration files, `name` says which.
@@ -70,6 +72,18 @@ pub enum Algorithm {
     Sclub(Sclub),
     /// LinUCB, an independent learner for each user.
     UserLinUcb(UserLinUcb),
+    /// Linear Thompson sampling, an independent learner per agent.
+    LinTs(LinTs),
+    /// Kernel regression with upper confidence bounds, an independent learner per agent.
+    KernelUcb(KernelConfig),
+    /// Kernel regression with Thompson sampling, an independent learner per agent.
+    KernelTs(KernelConfig),
+    /// A network for each agent, upper confidence bounds (Zhou et al., 2020).
+    NeuralUcb(NeuralUcb),
+    /// A network for each agent, Thompson sampling (Zhang et al., 2021).
+    NeuralTs(NeuralUcb),
+    /// Rounds of statistics of gradients and of averaged networks (Dai et al., 2023).
+    FnUcb(FnUcb),
 }
 
 /// What every member of a federation is told when it starts.
@@ -120,6 +134,12 @@ impl Algorithm {
             Self::Club(Club::default()),
             Self::Sclub(Sclub::default()),
             Self::UserLinUcb(UserLinUcb::default()),
+            Self::LinTs(LinTs::default()),
+            Self::KernelUcb(KernelConfig::default()),
+            Self::KernelTs(KernelConfig::default()),
+            Self::NeuralUcb(NeuralUcb::default()),
+            Self::NeuralTs(NeuralUcb::default()),
+            Self::FnUcb(FnUcb::default()),
         ]
     }
 
@@ -150,6 +170,12 @@ impl Algorithm {
             Self::Club(_) => "club",
             Self::Sclub(_) => "sclub",
             Self::UserLinUcb(_) => "user-lin-ucb",
+            Self::LinTs(_) => "lin-ts",
+            Self::KernelUcb(_) => "kernel-ucb",
+            Self::KernelTs(_) => "kernel-ts",
+            Self::NeuralUcb(_) => "neural-ucb",
+            Self::NeuralTs(_) => "neural-ts",
+            Self::FnUcb(_) => "fn-ucb",
         }
     }
 
@@ -180,6 +206,12 @@ impl Algorithm {
             Self::Club(_) => "users in clusters, each agent for itself",
             Self::Sclub(_) => "users in clusters that split and merge, each agent for itself",
             Self::UserLinUcb(_) => "a learner for each user",
+            Self::LinTs(_) => "every agent learns alone, Thompson sampling",
+            Self::KernelUcb(_) => "every agent learns alone by likeness of arms, upper confidence bounds",
+            Self::KernelTs(_) => "every agent learns alone by likeness of arms, Thompson sampling",
+            Self::NeuralUcb(_) => "every agent trains a network alone, upper confidence bounds",
+            Self::NeuralTs(_) => "every agent trains a network alone, Thompson sampling",
+            Self::FnUcb(_) => "rounds that share gradients' statistics and average networks",
         }
     }
 
@@ -209,6 +241,10 @@ impl Algorithm {
             Self::Club(config) => config.check(),
             Self::Sclub(config) => config.check(),
             Self::UserLinUcb(config) => config.check(),
+            Self::LinTs(config) => config.check(),
+            Self::KernelUcb(config) | Self::KernelTs(config) => config.check(),
+            Self::NeuralUcb(config) | Self::NeuralTs(config) => config.check(shape.dimension()),
+            Self::FnUcb(config) => config.check(shape.dimension()),
         }
     }
 
@@ -254,6 +290,17 @@ impl Algorithm {
             Self::Club(config) => Box::new(config.agent(dimension)),
             Self::Sclub(config) => Box::new(config.agent(dimension)),
             Self::UserLinUcb(config) => Box::new(config.agent(dimension)),
+            Self::LinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
+            Self::KernelUcb(config) => Box::new(config.ucb(dimension)),
+            Self::KernelTs(config) => Box::new(config.ts(id, federation.seed, dimension)),
+            Self::NeuralUcb(config) => {
+                Box::new(config.agent(self.name(), false, id, dimension, federation.seed))
+            }
+            Self::NeuralTs(config) => {
+                Box::new(config.agent(self.name(), true, id, dimension, federation.seed))
+            }
+            Self::FnUcb(config) if config.is_pooled() => Box::new(config.pooled(dimension, federation)),
+            Self::FnUcb(config) => Box::new(config.agent(dimension, federation)),
         })
     }
 
@@ -271,7 +318,14 @@ impl Algorithm {
             | Self::NOnsGlm(_)
             | Self::Club(_)
             | Self::Sclub(_)
-            | Self::UserLinUcb(_) => Box::new(Silent::new(name, dimension)),
+            | Self::UserLinUcb(_)
+            | Self::LinTs(_)
+            | Self::KernelUcb(_)
+            | Self::KernelTs(_)
+            | Self::NeuralUcb(_)
+            | Self::NeuralTs(_) => Box::new(Silent::new(name, dimension)),
+            Self::FnUcb(config) if config.is_pooled() => Box::new(Silent::new(name, dimension)),
+            Self::FnUcb(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcb(config) => match config.private() {
                 Some(plan) => Box::new(Groups::new(&plan, dimension)),
                 None => Box::new(config.protocol.coordinator(name, &config.model, dimension)),
@@ -308,7 +362,12 @@ impl Algorithm {
             | Self::NOnsGlm(_)
             | Self::Club(_)
             | Self::Sclub(_)
-            | Self::UserLinUcb(_) => JoinPolicy::Lazy,
+            | Self::UserLinUcb(_)
+            | Self::LinTs(_)
+            | Self::KernelUcb(_)
+            | Self::KernelTs(_)
+            | Self::NeuralUcb(_)
+            | Self::NeuralTs(_) => JoinPolicy::Lazy,
             // Users are with their agents before the first of them is served.
             Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
                 JoinPolicy::Eager
@@ -316,6 +375,8 @@ impl Algorithm {
             Self::FedGlbUcb(config) => config.rounds.join,
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.rounds.join,
             Self::FedGlbUcb3(config) => config.rounds.join,
+            Self::FnUcb(config) if config.is_pooled() => JoinPolicy::Lazy,
+            Self::FnUcb(config) => config.rounds.join,
             Self::AsyncLinUcb(config) => config.protocol.join,
             Self::AsyncLinTs(config) => config.protocol.join,
             Self::AsyncLinPhe(config) => config.protocol.join,
@@ -329,6 +390,7 @@ impl Algorithm {
     pub const fn placement(&self) -> Placement {
         match self {
             Self::CentralLinUcb(_) | Self::OneUcbGlm(_) => Placement::Central,
+            Self::FnUcb(config) if config.is_pooled() => Placement::Central,
             _ => Placement::PerAgent,
         }
     }
@@ -350,6 +412,13 @@ impl Algorithm {
     /// Whether agents may have private features of different number.
     #[must_use]
     pub const fn takes_local_features(&self) -> bool {
-        matches!(self, Self::LinUcb(_) | Self::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: false, .. }))
+        matches!(
+            self,
+            Self::LinUcb(_)
+                | Self::LinTs(_)
+                | Self::KernelUcb(_)
+                | Self::KernelTs(_)
+                | Self::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: false, .. })
+        )
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::packed;
-use crate::message::{Downlink, Fit, Uplink};
+use crate::message::{Downlink, Fit, NetworkEvidence, Uplink};
 use crate::wire;
 
 /// The cost of one message, or the sum over many.
@@ -64,7 +64,19 @@ impl Uplink {
             Self::RoundEvidence { evidence, .. } => {
                 Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
             }
-            Self::RoundRequest => Cost::control(bytes),
+            Self::RoundRequest | Self::NetworkRequest { .. } => Cost::control(bytes),
+            // The matrix, the vector, the network and its alpha; in the paper the agent's own matrix too.
+            Self::NetworkPart(part) => {
+                let p = part.evidence.parameters();
+                let matrix = match part.evidence {
+                    NetworkEvidence::Full(_) => p * p,
+                    NetworkEvidence::Diagonal { .. } => p,
+                };
+                let scalars = part.evidence.scalars() + part.weights.len() + 1;
+                let paper_scalars = (2 * matrix + 2 * p + 1) as u64;
+                Cost { paper_scalars, ..Cost::numbers(scalars, bytes) }
+            }
+            Self::Weights(weights) => Cost::numbers(weights.weights.len(), bytes),
             Self::Gradient(gradient) => Cost::numbers(
                 gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len),
                 bytes,
@@ -113,7 +125,19 @@ impl Downlink {
                 };
                 Cost::payload(d, scalars as u64, bytes)
             }
+            Self::Average(weights) => Cost::numbers(weights.weights.len(), bytes),
+            // The matrix, the vector, the network, its alpha and the widths.
+            Self::Network(model) => {
+                let (shared, p) = (&model.shared, model.shared.parameters());
+                let full = shared.matrix().len() != p;
+                let (packed, square) = if full { (packed(p), p * p) } else { (p, p) };
+                let matrices = shared.widths.len() + 1;
+                let others = p + shared.weights.len() + 1;
+                let paper_scalars = (matrices * square + others) as u64;
+                Cost { paper_scalars, ..Cost::numbers(matrices * packed + others, bytes) }
+            }
             Self::Receipt { .. }
+            | Self::NetworkCollect { .. }
             | Self::Collect { .. }
             | Self::Abort { .. }
             | Self::ClusterReceipt { .. }

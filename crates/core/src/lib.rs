@@ -82,6 +82,7 @@
 mod agent;
 mod algorithm;
 mod aligned;
+mod arm_draws;
 mod arms;
 mod clustered;
 mod coordinator;
@@ -91,8 +92,10 @@ mod evidence;
 mod factor;
 mod glm;
 mod ids;
+mod kernel;
 mod linear;
 mod message;
+mod neural;
 mod parcel;
 pub mod privacy;
 mod random;
@@ -117,14 +120,18 @@ pub use glm::{
     SolverConfig, UcbGlm,
 };
 pub use ids::*;
+pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb, Override,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, Override,
     Perturbation, ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;
+pub use neural::{
+    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingMode,
+};
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
-pub use random::{Domain, Seed, Stream};
+pub use random::{Domain, Seed, Stream, normal};
 pub use ridge::Ridge;
 pub use trigger::Threshold;
 pub use width::{ModelConfig, WidthForm};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 pub use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
+pub use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 use crate::parcel::Parcel;
 
 /// From an agent to the coordinator.
@@ -28,6 +29,15 @@ pub enum Uplink {
     Clusters(ClusterList),
     /// The slope of the agent's loss at a point.
     Gradient(Gradient),
+    /// Please start a round of networks.
+    NetworkRequest {
+        /// When everybody has as many observations that no round has.
+        observations: u64,
+    },
+    /// The agent's part of a round of networks.
+    NetworkPart(NetworkPart),
+    /// The agent's network, trained on from an average.
+    Weights(Weights),
 }
 
 /// The slope of an agent's loss at a point, summed over its observations in a round.
@@ -116,6 +126,17 @@ pub enum Downlink {
         /// The second derivative as well.
         curvature: bool,
     },
+    /// Send what you have, once you have learned enough: a round of networks has begun.
+    NetworkCollect {
+        /// The round to answer.
+        round: RoundId,
+        /// How many observations that no round has are enough.
+        observations: u64,
+    },
+    /// The average of all networks in the middle of a round: train on from here.
+    Average(Weights),
+    /// All the coordinator knows of networks.
+    Network(NetworkModel),
     /// The model that all evidence gives.
     Model(Model),
     /// A round ends without a result: everybody keeps its part.
@@ -240,6 +261,9 @@ impl Uplink {
             Self::Gradient(_) => "gradient",
             Self::Cluster(_) => "cluster",
             Self::Clusters(_) => "clusters",
+            Self::NetworkRequest { .. } => "network request",
+            Self::NetworkPart(_) => "network part",
+            Self::Weights(_) => "weights",
         }
     }
 }
@@ -259,6 +283,9 @@ impl Downlink {
             Self::Group(_) => "group",
             Self::ClusterReceipt { .. } => "cluster receipt",
             Self::Regroup { .. } => "regroup",
+            Self::NetworkCollect { .. } => "network collect",
+            Self::Average(_) => "average",
+            Self::Network(_) => "network",
         }
     }
 

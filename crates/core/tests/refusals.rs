@@ -42,7 +42,9 @@ fn exchanges_uploads(case: &Case) -> bool {
     !(case.algorithm.link().is_some()
         || clustered
         || private
-        || matches!(name, "lin-ucb" | "central-lin-ucb" | "sync-lin-ucb"))
+        || matches!(name, "lin-ucb" | "central-lin-ucb" | "sync-lin-ucb" | "lin-ts" | "fn-ucb")
+        || name.starts_with("kernel")
+        || name.starts_with("neural"))
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn with_model(model: &ModelConfig) -> Vec<Algorithm> {
     let model = || model.clone();
     vec![
         Algorithm::LinUcb(LinUcb { model: model() }),
+        Algorithm::LinTs(LinTs { model: model(), ..Default::default() }),
         Algorithm::CentralLinUcb(LinUcb { model: model() }),
         Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), ..Default::default() }),
         Algorithm::AsyncLinTs(AsyncLinTs { model: model(), ..Default::default() }),
@@ -100,6 +101,8 @@ fn an_algorithms_own_settings_are_refused_by_name() {
     for value in [-0.1, NAN, INF] {
         let ts = AsyncLinTs { sampling_scale: value, ..Default::default() };
         assert_eq!(refused(&Algorithm::AsyncLinTs(ts)), "sampling_scale");
+        let ts = LinTs { sampling_scale: value, ..Default::default() };
+        assert_eq!(refused(&Algorithm::LinTs(ts)), "sampling_scale");
         let phe = AsyncLinPhe { perturbations: value, ..Default::default() };
         assert_eq!(refused(&Algorithm::AsyncLinPhe(phe)), "perturbations");
         let am = AsyncLinUcbAm { extra_noise: value, ..Default::default() };
@@ -111,6 +114,27 @@ fn an_algorithms_own_settings_are_refused_by_name() {
     }
     let am = AsyncLinUcbAm { iterations: 0, ..Default::default() };
     assert_eq!(refused(&Algorithm::AsyncLinUcbAm(am)), "iterations");
+}
+
+#[test]
+fn settings_of_kernels_are_refused_by_name() {
+    let good = KernelConfig::default;
+    let refuse = |config: KernelConfig, name| {
+        assert_eq!(refused(&Algorithm::KernelUcb(config.clone())), name);
+        assert_eq!(refused(&Algorithm::KernelTs(config)), name);
+    };
+    for value in [0.0, -1.0, NAN, INF] {
+        refuse(KernelConfig { length_scale: value, ..good() }, "length_scale");
+        refuse(KernelConfig { regularization: value, ..good() }, "regularization");
+    }
+    for value in [-0.1, NAN, INF] {
+        refuse(KernelConfig { exploration: value, ..good() }, "exploration");
+    }
+    for value in [0, 20_001] {
+        refuse(KernelConfig { history_limit: value, ..good() }, "history_limit");
+    }
+    let edge = KernelConfig { exploration: 0.0, history_limit: 20_000, length_scale: 1e-100, ..good() };
+    assert_eq!(Algorithm::KernelUcb(edge).check(Shape::shared(1)), Ok(()));
 }
 
 #[test]

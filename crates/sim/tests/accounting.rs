@@ -3,8 +3,8 @@
 mod support;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig, Parcel,
-    ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
+    Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig,
+    NetworkEvidence, Parcel, ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{HeterogeneousConfig, WorldConfig};
@@ -38,7 +38,17 @@ fn uplink_cost(message: &Uplink) -> Cost {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
         }
         Uplink::RoundEvidence { evidence, .. } => payload(evidence.dimension(), parcel_scalars(evidence) + 1),
-        Uplink::RoundRequest => Cost { control: 1, ..Cost::default() },
+        Uplink::RoundRequest | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
+        Uplink::NetworkPart(part) => {
+            let p = part.weights.len();
+            let matrix = match &part.evidence {
+                NetworkEvidence::Full(_) => p * p,
+                NetworkEvidence::Diagonal { squares, .. } => squares.len(),
+            };
+            let sent = part.evidence.scalars() + p + 1;
+            Cost { paper_scalars: (2 * matrix + 2 * p + 1) as u64, ..numbers(sent) }
+        }
+        Uplink::Weights(weights) => numbers(weights.weights.len()),
         Uplink::Gradient(gradient) => {
             numbers(gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len))
         }
@@ -68,7 +78,17 @@ fn downlink_cost(message: &Downlink) -> Cost {
                 Fit::Online { .. } => dense(d, (packed(d) + d) as u64 + 3),
             }
         }
+        Downlink::Average(weights) => numbers(weights.weights.len()),
+        Downlink::Network(model) => {
+            let (shared, p) = (&model.shared, model.shared.vector().len());
+            let sent = shared.matrix().len() + shared.widths.iter().map(Vec::len).sum::<usize>();
+            let square = if shared.matrix().len() == p { p } else { p * p };
+            let paper = square * (shared.widths.len() + 1) + p + shared.weights.len() + 1;
+            let numbers = numbers(sent + p + shared.weights.len() + 1);
+            Cost { paper_scalars: paper as u64, ..numbers }
+        }
         Downlink::Receipt { .. }
+        | Downlink::NetworkCollect { .. }
         | Downlink::Collect { .. }
         | Downlink::Abort { .. }
         | Downlink::ClusterReceipt { .. }
@@ -86,7 +106,7 @@ fn recount(log: &Log) -> (Cost, Cost, u64) {
             Entry::Up { message, .. } => up.add(uplink_cost(message)),
             Entry::Down { message, .. } => {
                 down.add(downlink_cost(message));
-                if let Downlink::Collect { round, .. } = message {
+                if let Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. } = message {
                     rounds = rounds.max(round.0);
                 }
             }

@@ -5,8 +5,9 @@
 
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, Fclub,
-    FclubDc, FedGlbUcb, FedGlbUcb3, FedLinUcb, HomoDc, JoinPolicy, Linkage, PrivacyConfig, ProtocolConfig,
-    RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb, Threshold,
+    FclubDc, FeaturePoint, FedGlbUcb, FedGlbUcb3, FedLinUcb, FnUcb, HomoDc, JoinPolicy, Linkage,
+    NeuralConfig, Precondition, PrivacyConfig, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver,
+    SolverConfig, Stream, SyncLinUcb, Threshold, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{
@@ -27,6 +28,29 @@ enum Trouble {
 
 fn pick<T: Copy>(stream: &mut Stream, among: &[T]) -> T {
     among[stream.below(among.len() as u64) as usize]
+}
+
+/// Rounds of small networks; in lockstep only where a deadline ends what the last interaction left open.
+fn network_rounds(rounds: RoundConfig, draw: &mut Stream) -> Algorithm {
+    let neural = NeuralConfig {
+        hidden_width: 2,
+        training_steps: 2,
+        statistic: pick(draw, &[Precondition::Full, Precondition::Diagonal]),
+        ..Default::default()
+    };
+    let modes = [TrainingMode::Independent, TrainingMode::Fedavg, TrainingMode::FedavgRounds];
+    Algorithm::FnUcb(FnUcb {
+        neural,
+        round_threshold: Threshold(pick(draw, &[0.0, 0.5, 3.0])),
+        lockstep: rounds.round_deadline.is_some() && draw.below(2) == 0,
+        rounds,
+        training: pick(draw, &modes),
+        averaging_rounds: 2,
+        features_at: pick(draw, &[FeaturePoint::Start, FeaturePoint::Current]),
+        less_communication: draw.below(2) == 0,
+        alpha_ramp: 20,
+        ..Default::default()
+    })
 }
 
 /// A run in which everything is drawn from the seed.
@@ -52,7 +76,8 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
     let round_every = pick(&mut draw, &[1, 10, 30]);
     let scheduled =
         ScheduledGlbUcb { rounds: rounds.clone(), update: update.clone(), round_every, ..Default::default() };
-    let algorithm = match draw.below(10) {
+    let algorithm = match draw.below(11) {
+        10 => network_rounds(rounds, &mut draw),
         6 => Algorithm::FedGlbUcb(FedGlbUcb {
             round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),
             rounds,

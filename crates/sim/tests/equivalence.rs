@@ -4,8 +4,8 @@ mod support;
 
 use posse_core::{
     AgentId, Algorithm, Arms, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Coordinator, Downlink,
-    FedLinUcb, Federation, JoinPolicy, LinUcb, ModelConfig, Perturbation, ProtocolConfig, Recipient, Seed,
-    Shape, SyncLinUcb, Threshold, UserId,
+    FedLinUcb, Federation, JoinPolicy, LinTs, LinUcb, ModelConfig, Perturbation, ProtocolConfig, Recipient,
+    Seed, Shape, SyncLinUcb, Threshold, UserId,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, Offer, WorldConfig};
@@ -239,6 +239,15 @@ fn o11_thompson_sampling_that_shares_everything_is_central_thompson_sampling() {
         for config in runs(&shared) {
             assert_eq!(choices(&config), central_thompson(&config, &model(None), scale));
         }
+    }
+}
+
+#[test]
+fn thompson_sampling_that_shares_nothing_is_thompson_sampling_alone() {
+    for scale in [0.3, 1.0] {
+        let silent = thompson(model(None), protocol(NEVER, NEVER, JoinPolicy::Lazy), scale);
+        let alone = Algorithm::LinTs(LinTs { model: model(None), sampling_scale: scale });
+        assert_same_choices(&silent, &alone);
     }
 }
 

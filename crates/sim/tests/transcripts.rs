@@ -79,6 +79,20 @@ fn uplink(message: &Uplink) -> String {
             let all: Vec<String> = kept.chain(list.uploads.iter().map(cluster)).collect();
             format!("phase {}: {}", list.phase.0, all.join("; "))
         }
+        Uplink::NetworkRequest { observations: made } => {
+            format!("network request after {}", observations(*made))
+        }
+        Uplink::NetworkPart(part) => {
+            let (round, alpha) = (part.round.0, significant(part.alpha));
+            let trained = if part.trained { ", trained" } else { "" };
+            format!(
+                "round {round}: {}, a network{trained}, alpha {alpha}",
+                observations(part.evidence.count())
+            )
+        }
+        Uplink::Weights(weights) => {
+            format!("round {}: a network after average {}", weights.round.0, weights.step)
+        }
     }
 }
 
@@ -121,6 +135,18 @@ fn downlink(message: &Downlink) -> String {
             format!("receipt for cluster {} #{number}, {state}", cluster.0)
         }
         Downlink::Regroup { phase, .. } => format!("phase {} begins", phase.0),
+        Downlink::NetworkCollect { round, observations: made } => {
+            format!("collect for round {} of networks, after {}", round.0, observations(*made))
+        }
+        Downlink::Average(weights) => format!("average {} of round {}", weights.step, weights.round.0),
+        Downlink::Network(model) => {
+            let (version, own) = (model.version.0, observations(model.contains));
+            let all = observations(model.shared.count);
+            format!(
+                "network v{version} ({all}, of which {own} here), alpha {}",
+                significant(model.shared.alpha)
+            )
+        }
     }
 }
 

@@ -5,6 +5,9 @@ use super::{Kind, Setting, setting};
 /// The links of generalized linear models.
 pub(super) const LINKS: &[&str] = &["identity", "logistic", "poisson", "probit"];
 
+/// The kernels of kernel regression.
+const KERNELS: &[&str] = &["exponential", "rbf", "matern-1.5", "matern-2.5", "linear"];
+
 /// Settings of `[[algorithm]]`.
 pub(super) const ALGORITHM: &[Setting] = &[
     setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
@@ -90,6 +93,46 @@ pub(super) const ALGORITHM: &[Setting] = &[
         "0 to inf",
     ),
     setting("merge", Kind::Switch, "whether clusters merge", ""),
+    setting("kernel", Kind::OneOf(KERNELS), "k: how alike two arms are", ""),
+    setting("length_scale", Kind::Number, "ℓ: features are divided by it", "above 0"),
+    setting("exploration", Kind::Number, "ν: how much the variance counts", "0 or more"),
+    setting("history_limit", Kind::Size(20_000), "most observations that are kept", "1 to 20000"),
+    setting("network", Kind::OneOf(&["plain", "tangent"]), "which network", ""),
+    setting(
+        "hidden_width",
+        Kind::Whole,
+        "m: units of a hidden layer; even for the tangent network",
+        "1 or more",
+    ),
+    setting("hidden_layers", Kind::Whole, "hidden layers", "1 to 64"),
+    setting("learning_rate", Kind::Number, "η: step of gradient descent", "above 0"),
+    setting("training_steps", Kind::Whole, "J: steps whenever the network is trained", ""),
+    setting("training_stop", Kind::Whole, "observations of an agent after which training ends", ""),
+    setting("statistic", Kind::OneOf(&["full", "diagonal"]), "how much of the gradients' matrix is kept", ""),
+    setting("full_limit", Kind::Whole, "most parameters for whole matrices (4096: 67 MB each)", ""),
+    setting("linear_width", Kind::Number, "ν_a: width of the linear model of gradients", "0 or more"),
+    setting("network_width", Kind::Number, "ν_b: width of the network", "0 or more"),
+    setting("lockstep", Kind::Switch, "answer a round at the end of an iteration", ""),
+    setting(
+        "training",
+        Kind::OneOf(&["independent", "fedavg", "fedavg-rounds", "pooled"]),
+        "how networks are trained",
+        "",
+    ),
+    setting("averaging_rounds", Kind::Whole, "r: averages a round (fedavg-rounds)", "1 or more"),
+    setting("averaging", Kind::Switch, "predict with the average of all networks", ""),
+    setting("features_at", Kind::OneOf(&["start", "current"]), "the network whose gradient is taken", ""),
+    setting(
+        "alpha",
+        Kind::OneOf(&["schedule", "ratio", "zero", "one"]),
+        "how far the network is trusted",
+        "",
+    ),
+    setting("alpha_delay", Kind::Whole, "observations for which the schedule is 0", ""),
+    setting("alpha_ramp", Kind::Whole, "observations over which it grows to 1", ""),
+    setting("probes", Kind::Whole, "arms that uncertainties are compared on", ""),
+    setting("less_communication", Kind::Switch, "send the mean of the agents' inverse matrices", ""),
+    setting("rescale", Kind::Switch, "move the linear means of an offer to [0, 1] (diagonal)", ""),
     setting("privacy", Kind::Table(PRIVACY), "what is promised about privacy; not set: nothing", ""),
 ];
 
@@ -115,6 +158,14 @@ pub(super) const FED_LIN_UCB: &[Setting] = &[setting(
     Kind::Threshold,
     "growth of det V that makes an exchange due; default 1 + 1/M²",
     "1 to inf",
+)];
+
+/// Settings that mean something else for `kernel-ucb` and `kernel-ts`.
+pub(super) const KERNEL: &[Setting] = &[setting(
+    "regularization",
+    Kind::Number,
+    "λ: variance of the noise, if that of rewards between arms is 1",
+    "above 0",
 )];
 
 /// Settings of `[[algorithm.override]]`.

@@ -10,7 +10,7 @@ use posse_core::{
     AgentId, Algorithm, AsyncLinUcb, Downlink, Evidence, JoinPolicy, Placement, Seed, Threshold, Tick,
     Uplink, UserId,
 };
-use posse_net::agent::Carriage;
+use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{Replay, read};
@@ -120,6 +120,7 @@ impl Stagehand<'_> {
             agent: Some(id.0),
             state: Some(self.data.join("agents").join(id.0.to_string())),
             carriage: Carriage::ByHand,
+            noise: NoiseOrigin::Seed,
             ..AgentConfig::default()
         };
         let agent = Agent::start(config, self.clock.clone()).await.unwrap();

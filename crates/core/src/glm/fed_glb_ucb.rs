@@ -360,7 +360,10 @@ impl Agent for FedGlbAgent {
             | Downlink::Commit { .. }
             | Downlink::Group(_)
             | Downlink::ClusterReceipt { .. }
-            | Downlink::Regroup { .. } => {
+            | Downlink::Regroup { .. }
+            | Downlink::NetworkCollect { .. }
+            | Downlink::Average(_)
+            | Downlink::Network(_) => {
                 Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
             }
         }

@@ -370,7 +370,12 @@ impl Coordinator for Rounds {
             Uplink::RoundRequest => Ok(self.start(self.agents.keys().copied().collect(), self.orphaned)),
             Uplink::RoundEvidence { round, evidence } => self.add(from, round, &evidence),
             Uplink::Gradient(gradient) => self.add_gradient(from, &gradient),
-            Uplink::Evidence(_) | Uplink::Cluster(_) | Uplink::Clusters(_) => {
+            Uplink::Evidence(_)
+            | Uplink::Cluster(_)
+            | Uplink::Clusters(_)
+            | Uplink::NetworkRequest { .. }
+            | Uplink::NetworkPart(_)
+            | Uplink::Weights(_) => {
                 Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
             }
         }

@@ -1,5 +1,5 @@
 //! LinUCB: one ridge model an agent, upper confidence bounds, nothing said. Also, placed once for
-//! everybody, the centralised reference.
+//! everybody, the centralised reference; and, with another rule, linear Thompson sampling.
 
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,13 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
-use crate::ids::{UserId, Version};
+use crate::ids::{AgentId, UserId, Version};
+use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Uplink};
+use crate::random::Seed;
 use crate::ridge::Ridge;
-use crate::width::ModelConfig;
+use crate::width::{ModelConfig, NOT_NEGATIVE};
 use crate::wire::{self, v1};
 
 /// Settings of `lin-ucb` and `central-lin-ucb`.
@@ -29,21 +31,45 @@ impl LinUcb {
         self.model.check()
     }
 
-    pub(crate) fn agent(&self, name: &'static str, dimension: usize) -> LinUcbAgent {
-        LinUcbAgent {
-            name,
-            evidence: Evidence::none(dimension),
-            nothing: Evidence::none(dimension),
-            model: self.model.model(dimension),
-            rule: Rule::Ucb(self.model.width()),
-            choices: 0,
-        }
+    pub(crate) fn agent(&self, name: &'static str, dimension: usize) -> LinearLearner {
+        LinearLearner::new(name, &self.model, Rule::Ucb(self.model.width()), dimension)
+    }
+}
+
+/// Settings of `lin-ts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinTs {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
+    /// up to a factor √d. Default 0.3.
+    pub sampling_scale: f64,
+}
+
+impl Default for LinTs {
+    fn default() -> Self {
+        Self { model: ModelConfig::default(), sampling_scale: 0.3 }
+    }
+}
+
+impl LinTs {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        let scale = self.sampling_scale;
+        ConfigError::require(scale >= 0.0 && scale.is_finite(), "sampling_scale", scale, NOT_NEGATIVE)
+    }
+
+    pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> LinearLearner {
+        let rule = Rule::Thompson(Thompson::new(self.sampling_scale, self.model.width(), id, seed));
+        LinearLearner::new("lin-ts", &self.model, rule, dimension)
     }
 }
 
 /// An agent that learns alone.
 #[derive(Clone, Debug)]
-pub(crate) struct LinUcbAgent {
+pub(crate) struct LinearLearner {
     name: &'static str,
     evidence: Evidence,
     /// What it shares with a coordinator.
@@ -53,7 +79,20 @@ pub(crate) struct LinUcbAgent {
     choices: u64,
 }
 
-impl Agent for LinUcbAgent {
+impl LinearLearner {
+    fn new(name: &'static str, model: &ModelConfig, rule: Rule, dimension: usize) -> Self {
+        Self {
+            name,
+            evidence: Evidence::none(dimension),
+            nothing: Evidence::none(dimension),
+            model: model.model(dimension),
+            rule,
+            choices: 0,
+        }
+    }
+}
+
+impl Agent for LinearLearner {
     fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         let choice = self.rule.choose(&self.model, self.evidence.count(), arms, self.choices)?;
         self.choices += 1;

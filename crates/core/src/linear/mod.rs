@@ -19,5 +19,5 @@ pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, JoinPolicy, Overri
 pub use async_lin_ucb_am::AsyncLinUcbAm;
 pub use fed_lin_ucb::FedLinUcb;
 pub use lin_phe::Perturbation;
-pub use lin_ucb::LinUcb;
+pub use lin_ucb::{LinTs, LinUcb};
 pub use sync_lin_ucb::SyncLinUcb;

@@ -169,7 +169,13 @@ impl Coordinator for Rounds {
                 self.add(from, round, &evidence)?;
                 Ok(self.finish_if_complete())
             }
-            Uplink::Evidence(_) | Uplink::Gradient(_) | Uplink::Cluster(_) | Uplink::Clusters(_) => {
+            Uplink::Evidence(_)
+            | Uplink::Gradient(_)
+            | Uplink::Cluster(_)
+            | Uplink::Clusters(_)
+            | Uplink::NetworkRequest { .. }
+            | Uplink::NetworkPart(_)
+            | Uplink::Weights(_) => {
                 Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: message.kind() })
             }
         }

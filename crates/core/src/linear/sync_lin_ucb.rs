@@ -139,7 +139,10 @@ impl Agent for SyncAgent {
             | Downlink::Abort { .. }
             | Downlink::Group(_)
             | Downlink::ClusterReceipt { .. }
-            | Downlink::Regroup { .. } => {
+            | Downlink::Regroup { .. }
+            | Downlink::NetworkCollect { .. }
+            | Downlink::Average(_)
+            | Downlink::Network(_) => {
                 Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
             }
         }

@@ -14,6 +14,7 @@ use crate::message::{Downlink, EvidenceUpload, Fit, Gradient, Model, Snapshot, U
 use crate::parcel::{LowRank, Parcel};
 
 mod clusters;
+mod networks;
 mod size;
 /// The types generated from `proto/posse/v1`.
 #[allow(missing_docs, clippy::doc_markdown, clippy::use_self, reason = "generated")]
@@ -21,6 +22,9 @@ mod size;
 pub mod v1;
 
 pub(crate) use clusters::released_from_wire;
+pub(crate) use networks::{
+    model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
+};
 pub(crate) use size::{downlink_len, uplink_len};
 
 /// The largest dimension that is decoded: beyond it a matrix alone has two gigabytes.
@@ -73,6 +77,11 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
         }),
         Uplink::Cluster(upload) => v1::uplink::Kind::Cluster(clusters::upload_to_wire(upload)),
         Uplink::Clusters(list) => v1::uplink::Kind::Clusters(clusters::list_to_wire(list)),
+        Uplink::NetworkRequest { observations } => {
+            v1::uplink::Kind::NetworkRequest(v1::NetworkRequest { observations: *observations })
+        }
+        Uplink::NetworkPart(part) => v1::uplink::Kind::NetworkPart(networks::part_to_wire(part)),
+        Uplink::Weights(weights) => v1::uplink::Kind::Weights(networks::weights_to_wire(weights)),
     };
     v1::Uplink { kind: Some(kind) }
 }
@@ -106,6 +115,11 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
         }
         v1::uplink::Kind::Cluster(upload) => Uplink::Cluster(clusters::upload_from_wire(upload)?),
         v1::uplink::Kind::Clusters(list) => Uplink::Clusters(clusters::list_from_wire(list)?),
+        v1::uplink::Kind::NetworkRequest(request) => {
+            Uplink::NetworkRequest { observations: request.observations }
+        }
+        v1::uplink::Kind::NetworkPart(part) => Uplink::NetworkPart(networks::part_from_wire(part)?),
+        v1::uplink::Kind::Weights(weights) => Uplink::Weights(networks::weights_from_wire(weights)),
     })
 }
 
@@ -145,6 +159,12 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
         Downlink::Regroup { phase, anew } => {
             v1::downlink::Kind::Regroup(v1::Regroup { phase: phase.0, anew: *anew })
         }
+        Downlink::NetworkCollect { round, observations } => {
+            let (round, observations) = (round.0, *observations);
+            v1::downlink::Kind::NetworkCollect(v1::NetworkCollect { round, observations })
+        }
+        Downlink::Average(weights) => v1::downlink::Kind::Average(networks::weights_to_wire(weights)),
+        Downlink::Network(model) => v1::downlink::Kind::Network(networks::model_to_wire(model)),
     };
     v1::Downlink { kind: Some(kind) }
 }
@@ -200,6 +220,12 @@ pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, Deco
             curvature: request.curvature,
         },
         v1::downlink::Kind::Model(model) => Downlink::Model(model_from_wire(model)?),
+        v1::downlink::Kind::NetworkCollect(collect) => {
+            let (round, observations) = (RoundId(collect.round), collect.observations);
+            Downlink::NetworkCollect { round, observations }
+        }
+        v1::downlink::Kind::Average(weights) => Downlink::Average(networks::weights_from_wire(weights)),
+        v1::downlink::Kind::Network(model) => Downlink::Network(networks::model_from_wire(model)?),
         v1::downlink::Kind::Abort(abort) => Downlink::Abort { round: RoundId(abort.round) },
     })
 }

@@ -3,7 +3,10 @@
 use prost::encoding::encoded_len_varint;
 
 use crate::evidence::{Evidence, packed};
-use crate::message::{ClusterUpload, Downlink, Fit, Model, Snapshot, Uplink};
+use crate::message::{
+    ClusterUpload, Downlink, Fit, Model, NetworkEvidence, NetworkModel, NetworkPart, Snapshot, Uplink,
+    Weights,
+};
 use crate::parcel::Parcel;
 use crate::wire::is_zero;
 
@@ -27,6 +30,9 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
         }
         Uplink::Cluster(upload) => cluster_len(upload),
+        Uplink::NetworkRequest { observations } => integer(*observations),
+        Uplink::NetworkPart(part) => network_part_len(part),
+        Uplink::Weights(weights) => weights_len(weights),
         Uplink::Clusters(list) => {
             let kept = list.kept.iter().map(|cluster| encoded_len_varint(cluster.0)).sum();
             let uploads = list.uploads.iter().map(|upload| embedded(cluster_len(upload)));
@@ -61,6 +67,9 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
             integer(round.0) + integer(*step) + doubles(point.len()) + integer(u64::from(*curvature))
         }
         Downlink::Model(model) => model_len(model),
+        Downlink::NetworkCollect { round, observations } => integer(round.0) + integer(*observations),
+        Downlink::Average(weights) => weights_len(weights),
+        Downlink::Network(model) => network_len(model),
         Downlink::Abort { round } => integer(round.0),
     })
 }
@@ -119,6 +128,42 @@ fn model_len(model: &Model) -> usize {
         + embedded(evidence)
         + doubles(d)
         + embedded(fit)
+}
+
+fn network_part_len(part: &NetworkPart) -> usize {
+    let (moment, matrix) = match &part.evidence {
+        NetworkEvidence::Full(factor) => {
+            let pivots = factor.pivots.iter().map(|&p| encoded_len_varint(u64::from(p))).sum();
+            (factor.moment.len(), nonempty(pivots) + doubles(factor.columns.len()))
+        }
+        NetworkEvidence::Diagonal { squares, moment, .. } => (moment.len(), doubles(squares.len())),
+    };
+    let start = if part.start == 0 { 0 } else { KEY + DOUBLE };
+    integer(part.round.0)
+        + start
+        + integer(part.evidence.count())
+        + doubles(moment)
+        + embedded(matrix)
+        + doubles(part.weights.len())
+        + double(part.alpha)
+        + integer(u64::from(part.trained))
+}
+
+fn weights_len(weights: &Weights) -> usize {
+    integer(weights.round.0) + integer(weights.step) + doubles(weights.weights.len())
+}
+
+fn network_len(model: &NetworkModel) -> usize {
+    let shared = &model.shared;
+    integer(u64::from(model.authoritative))
+        + integer(model.version.0)
+        + integer(model.contains)
+        + integer(shared.count)
+        + doubles(shared.matrix().len())
+        + doubles(shared.parameters())
+        + doubles(shared.weights.len())
+        + double(shared.alpha)
+        + shared.widths.iter().map(|width| embedded(doubles(width.len()))).sum::<usize>()
 }
 
 /// Zero is the default and is left out.

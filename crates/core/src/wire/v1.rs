@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9, 12, 13, 14")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -58,6 +58,12 @@ pub mod uplink {
         Cluster(super::ClusterUpload),
         #[prost(message, tag = "9")]
         Clusters(super::ClusterList),
+        #[prost(message, tag = "12")]
+        NetworkRequest(super::NetworkRequest),
+        #[prost(message, tag = "13")]
+        NetworkPart(super::NetworkPart),
+        #[prost(message, tag = "14")]
+        Weights(super::Weights),
     }
 }
 /// What an agent has learned since its last upload.
@@ -90,7 +96,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -117,6 +123,12 @@ pub mod downlink {
         ClusterReceipt(super::ClusterReceipt),
         #[prost(message, tag = "10")]
         Regroup(super::Regroup),
+        #[prost(message, tag = "13")]
+        NetworkCollect(super::NetworkCollect),
+        #[prost(message, tag = "14")]
+        Average(super::Weights),
+        #[prost(message, tag = "15")]
+        Network(super::NetworkModel),
     }
 }
 /// All the coordinator knows.
@@ -317,6 +329,97 @@ pub struct Regroup {
     /// The coordinator lost part of its history: say everything again.
     #[prost(bool, tag = "2")]
     pub anew: bool,
+}
+/// Please start a round when everybody has as many observations that no round has as I have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetworkRequest {
+    #[prost(uint64, tag = "1")]
+    pub observations: u64,
+}
+/// Send what you have once it is so many observations: a round has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetworkCollect {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    #[prost(uint64, tag = "2")]
+    pub observations: u64,
+}
+/// The diagonal of a matrix.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Diagonal {
+    #[prost(double, repeated, tag = "1")]
+    pub entries: ::prost::alloc::vec::Vec<f64>,
+}
+/// An agent's part of a round of networks: what the gradients of its observations add up to since the last
+/// round that included it, and the parameters of its network.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkPart {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// A fingerprint of the parameters that networks start from, the same for everybody.
+    #[prost(fixed64, tag = "2")]
+    pub start: u64,
+    #[prost(uint64, tag = "3")]
+    pub count: u64,
+    #[prost(double, repeated, tag = "4")]
+    pub moment: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "7")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+    /// How far the network may be trusted, between 0 and 1.
+    #[prost(double, tag = "8")]
+    pub alpha: f64,
+    /// Whether the network was trained for this round.
+    #[prost(bool, tag = "9")]
+    pub trained: bool,
+    #[prost(oneof = "network_part::Matrix", tags = "5, 6")]
+    pub matrix: ::core::option::Option<network_part::Matrix>,
+}
+/// Nested message and enum types in `NetworkPart`.
+pub mod network_part {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Matrix {
+        #[prost(message, tag = "5")]
+        LowRank(super::LowRank),
+        #[prost(message, tag = "6")]
+        Diagonal(super::Diagonal),
+    }
+}
+/// The parameters of a network at a step of a round: an agent's, or the average of all.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Weights {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    #[prost(uint64, tag = "2")]
+    pub step: u64,
+    #[prost(double, repeated, tag = "3")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+}
+/// All the coordinator knows of networks: absolute, so that it replaces what an agent had.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkModel {
+    /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
+    #[prost(bool, tag = "1")]
+    pub authoritative: bool,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// How many observations of the receiving agent are in it, the oldest ones of its life.
+    #[prost(uint64, tag = "3")]
+    pub contains: u64,
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    /// The inverse of V, packed, and the estimate; of a diagonal, V and the moment.
+    #[prost(double, repeated, tag = "5")]
+    pub matrix: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "6")]
+    pub vector: ::prost::alloc::vec::Vec<f64>,
+    /// None before the first round: the parameters that networks start from.
+    #[prost(double, repeated, tag = "7")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "8")]
+    pub alpha: f64,
+    /// The inverses of the agents' own matrices, or their mean alone.
+    #[prost(message, repeated, tag = "9")]
+    pub widths: ::prost::alloc::vec::Vec<Diagonal>,
 }
 /// From an agent to the coordinator. Without a message it acknowledges, or says hello.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -759,6 +862,21 @@ pub struct GroupsState {
     pub away: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KernelAgentState {
+    #[prost(uint64, tag = "1")]
+    pub choices: u64,
+    /// Everything observed, also what came after the history was full.
+    #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(message, optional, tag = "3")]
+    pub model: ::core::option::Option<RidgeState>,
+    /// The history, a row of features after the other. The factor is made anew from it.
+    #[prost(double, repeated, tag = "4")]
+    pub features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "5")]
+    pub rewards: ::prost::alloc::vec::Vec<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GlmAgentState {
     #[prost(message, optional, tag = "1")]
     pub view: ::core::option::Option<ViewState>,
@@ -880,4 +998,151 @@ pub struct GlmCoordinatorState {
     pub potential: f64,
     #[prost(double, tag = "22")]
     pub squares: f64,
+}
+/// An observation as the statistics see it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GradientState {
+    #[prost(uint32, repeated, tag = "1")]
+    pub indices: ::prost::alloc::vec::Vec<u32>,
+    #[prost(double, repeated, tag = "2")]
+    pub values: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "3")]
+    pub reward: f64,
+}
+/// The inverse of V, packed, and the estimate; of a diagonal, V and the moment.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StatisticState {
+    #[prost(double, repeated, tag = "1")]
+    pub matrix: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "2")]
+    pub vector: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "3")]
+    pub information: f64,
+}
+/// A network with what it is trained on.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LearnerState {
+    #[prost(double, repeated, tag = "1")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+    /// Rows of features one after the other, and their rewards.
+    #[prost(double, repeated, tag = "2")]
+    pub features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "3")]
+    pub rewards: ::prost::alloc::vec::Vec<f64>,
+    #[prost(uint64, tag = "4")]
+    pub failures: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NeuralAgentState {
+    #[prost(uint64, tag = "1")]
+    pub choices: u64,
+    #[prost(uint64, tag = "2")]
+    pub observations: u64,
+    #[prost(message, optional, tag = "3")]
+    pub learner: ::core::option::Option<LearnerState>,
+    /// neural-ucb, neural-ts.
+    #[prost(message, optional, tag = "4")]
+    pub statistic: ::core::option::Option<StatisticState>,
+    /// fn-ucb: what the coordinator said last, and what it has not got.
+    #[prost(message, optional, tag = "5")]
+    pub shared: ::core::option::Option<NetworkModel>,
+    #[prost(message, repeated, tag = "6")]
+    pub rows: ::prost::alloc::vec::Vec<GradientState>,
+    #[prost(uint64, tag = "7")]
+    pub round: u64,
+    /// Observations that the newest round answered has been sent, if it has not ended.
+    #[prost(uint64, optional, tag = "8")]
+    pub frozen: ::core::option::Option<u64>,
+    #[prost(bool, tag = "9")]
+    pub requested: bool,
+    /// A round that is to be answered, and with how many observations.
+    #[prost(uint64, tag = "10")]
+    pub owed_round: u64,
+    #[prost(uint64, tag = "11")]
+    pub owed_observations: u64,
+    /// Own matrix (alpha = "ratio").
+    #[prost(message, optional, tag = "12")]
+    pub own: ::core::option::Option<StatisticState>,
+    /// fn-ucb, pooled.
+    #[prost(message, repeated, tag = "14")]
+    pub users: ::prost::alloc::vec::Vec<PooledUserState>,
+    #[prost(uint64, repeated, tag = "15")]
+    pub row_users: ::prost::alloc::vec::Vec<u64>,
+    #[prost(double, repeated, tag = "16")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+    #[prost(message, repeated, tag = "17")]
+    pub widths: ::prost::alloc::vec::Vec<Diagonal>,
+    #[prost(double, tag = "18")]
+    pub alpha: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PooledUserState {
+    #[prost(uint64, tag = "1")]
+    pub user: u64,
+    #[prost(message, optional, tag = "2")]
+    pub learner: ::core::option::Option<LearnerState>,
+    #[prost(message, optional, tag = "3")]
+    pub statistic: ::core::option::Option<StatisticState>,
+    #[prost(uint64, tag = "4")]
+    pub made: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkSeatState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub contained: u64,
+    #[prost(message, optional, tag = "3")]
+    pub own: ::core::option::Option<StatisticState>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkPartState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(message, optional, tag = "2")]
+    pub part: ::core::option::Option<NetworkPart>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkAverageState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(double, repeated, tag = "2")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkCoordinatorState {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+    #[prost(message, optional, tag = "3")]
+    pub shared: ::core::option::Option<StatisticState>,
+    #[prost(double, repeated, tag = "4")]
+    pub weights: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "5")]
+    pub alpha: f64,
+    #[prost(fixed64, optional, tag = "6")]
+    pub start: ::core::option::Option<u64>,
+    #[prost(message, repeated, tag = "7")]
+    pub seats: ::prost::alloc::vec::Vec<NetworkSeatState>,
+    #[prost(uint64, tag = "8")]
+    pub round: u64,
+    #[prost(uint64, tag = "9")]
+    pub now: u64,
+    /// The open round, if any.
+    #[prost(bool, tag = "10")]
+    pub open: bool,
+    #[prost(uint64, tag = "11")]
+    pub opened: u64,
+    #[prost(uint64, repeated, tag = "12")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "13")]
+    pub parts: ::prost::alloc::vec::Vec<NetworkPartState>,
+    /// 0 while it collects, then the number of averages sent.
+    #[prost(uint64, tag = "14")]
+    pub step: u64,
+    #[prost(message, repeated, tag = "15")]
+    pub averages: ::prost::alloc::vec::Vec<NetworkAverageState>,
+    #[prost(message, repeated, tag = "16")]
+    pub widths: ::prost::alloc::vec::Vec<Diagonal>,
 }

@@ -107,7 +107,65 @@ pub(crate) fn cases() -> Vec<Case> {
         Algorithm::Club(Club { edge_scale: Threshold(0.4), ..Default::default() }),
         Algorithm::Sclub(Sclub { edge_scale: Threshold(0.4), ..Default::default() }),
     ];
-    let variants = variants.into_iter().chain(clustered.into_iter().map(|algorithm| (algorithm, flat)));
+    let small = NeuralConfig { hidden_width: 5, training_steps: 4, ..Default::default() };
+    let diagonal = NeuralConfig { statistic: Precondition::Diagonal, ..small.clone() };
+    let deep = NeuralConfig {
+        network: NetworkKind::Tangent,
+        hidden_width: 4,
+        hidden_layers: 2,
+        learning_rate: 0.5,
+        ..small.clone()
+    };
+    let pooled = TrainingMode::Pooled;
+    let rounds = RoundConfig { join: pull, round_deadline: Some(5), ..Default::default() };
+    let neural = [
+        Algorithm::NeuralUcb(NeuralUcb { neural: diagonal.clone(), ..Default::default() }),
+        Algorithm::NeuralTs(NeuralUcb { neural: deep.clone(), ..Default::default() }),
+        Algorithm::FnUcb(FnUcb {
+            neural: small.clone(),
+            training: TrainingMode::FedavgRounds,
+            averaging_rounds: 3,
+            features_at: FeaturePoint::Current,
+            less_communication: false,
+            lockstep: false,
+            ..Default::default()
+        }),
+        Algorithm::FnUcb(FnUcb {
+            neural: diagonal,
+            training: TrainingMode::Fedavg,
+            round_threshold: Threshold(2.0),
+            rescale: true,
+            alpha: AlphaRule::Ratio,
+            probes: 7,
+            rounds,
+            ..Default::default()
+        }),
+        Algorithm::FnUcb(FnUcb {
+            neural: deep,
+            alpha: AlphaRule::One,
+            averaging: false,
+            ..Default::default()
+        }),
+        Algorithm::FnUcb(FnUcb {
+            neural: small,
+            training: pooled,
+            features_at: FeaturePoint::Current,
+            ..Default::default()
+        }),
+    ];
+    let kernel = |kernel, history_limit| KernelConfig { kernel, history_limit, ..Default::default() };
+    let kernels = [
+        Algorithm::KernelUcb(kernel(Kernel::Linear, 1000)),
+        Algorithm::KernelTs(kernel(Kernel::Linear, 1000)),
+        Algorithm::KernelUcb(kernel(Kernel::Rbf, 1000)),
+        Algorithm::KernelTs(kernel(Kernel::Matern15, 1000)),
+        Algorithm::KernelUcb(kernel(Kernel::Matern25, 1000)),
+        // Full before the end.
+        Algorithm::KernelUcb(kernel(Kernel::Exponential, 13)),
+        Algorithm::KernelTs(kernel(Kernel::Exponential, 1)),
+    ];
+    let others = clustered.into_iter().chain(kernels).chain(neural);
+    let variants = variants.into_iter().chain(others.map(|algorithm| (algorithm, flat)));
     // Nobody learns enough here for a first release by default.
     let soon = |algorithm| match algorithm {
         Algorithm::CdpFclubDc(config) => Algorithm::CdpFclubDc(CdpFclubDc { privacy: privacy(), ..config }),

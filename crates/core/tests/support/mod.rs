@@ -10,8 +10,8 @@ use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
     AgentId, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload, Fit, Gradient,
-    GroupSnapshot, Incarnation, Model, Parcel, PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version,
-    packed,
+    GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Parcel,
+    PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights, packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -66,7 +66,58 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
                 Uplink::Clusters(ClusterList { phase: PhaseId(phase), kept, uploads })
             })
             .boxed(),
+        integers().prop_map(|observations| Uplink::NetworkRequest { observations }),
+        network_parts().prop_map(Uplink::NetworkPart).boxed(),
+        weights().prop_map(Uplink::Weights).boxed(),
     ]
+}
+
+fn weights() -> impl Strategy<Value = Weights> {
+    (integers(), integers(), vectors()).prop_map(|(round, step, weights)| Weights {
+        round: RoundId(round),
+        step,
+        weights: Arc::new(weights),
+    })
+}
+
+fn network_parts() -> impl Strategy<Value = NetworkPart> {
+    let evidence = (2usize..9, any::<u64>(), any::<bool>()).prop_map(|(d, seed, full)| {
+        // Fewer observations than half the dimension travel as a factor.
+        let evidence = random_evidence(2 * d, 1, seed);
+        match Parcel::wrap(&evidence) {
+            Parcel::LowRank(factor) if full => NetworkEvidence::Full(factor),
+            _ => {
+                let squares = (0..2 * d).map(|i| evidence.gram()[packed(i) + i]).collect();
+                let (moment, count) = (evidence.moment().to_vec(), evidence.count());
+                NetworkEvidence::Diagonal { squares, moment, count }
+            }
+        }
+    });
+    (integers(), any::<u64>(), evidence, vectors(), 0.0..=1.0f64, any::<bool>()).prop_map(
+        |(round, start, evidence, weights, alpha, trained)| NetworkPart {
+            round: RoundId(round),
+            start,
+            evidence,
+            weights,
+            alpha,
+            trained,
+        },
+    )
+}
+
+fn networks() -> impl Strategy<Value = Downlink> {
+    let numbers = (2usize..6, any::<bool>(), any::<bool>(), 0usize..4, 0.0..=1.0f64);
+    (any::<bool>(), integers(), integers(), integers(), numbers).prop_map(
+        |(authoritative, version, contains, count, (p, full, trained, widths, alpha))| {
+            let length = if full { packed(p) } else { p };
+            let weights = if trained { vec![0.25; p] } else { Vec::new() };
+            let widths = vec![vec![0.5; length]; widths];
+            let shared =
+                NetworkState::from_parts(count, vec![1.5; length], vec![-0.5; p], weights, alpha, widths);
+            let shared = Arc::new(shared.expect("numbers that fit"));
+            Downlink::Network(NetworkModel { authoritative, version: Version(version), contains, shared })
+        },
+    )
 }
 
 fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
@@ -143,6 +194,12 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
             .boxed(),
         (integers(), any::<bool>())
             .prop_map(|(phase, anew)| Downlink::Regroup { phase: PhaseId(phase), anew }),
+        (integers(), integers()).prop_map(|(round, observations)| Downlink::NetworkCollect {
+            round: RoundId(round),
+            observations
+        }),
+        weights().prop_map(Downlink::Average).boxed(),
+        networks().boxed(),
     ]
 }
 

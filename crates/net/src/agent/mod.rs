@@ -4,6 +4,7 @@
 mod config;
 mod life;
 mod link;
+mod noise;
 mod sidecar;
 
 use std::fmt;
@@ -16,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-pub use config::{AgentConfig, AgentTls, Carriage};
+pub use config::{AgentConfig, AgentTls, Carriage, NoiseOrigin};
 pub use life::{AgentStatus, Rules};
 pub use sidecar::{Sidecar, sidecar};
 

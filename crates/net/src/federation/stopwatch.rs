@@ -17,13 +17,16 @@ impl Stopwatch {
     pub(super) fn note(&mut self, message: &Downlink, version: impl FnOnce() -> Version) -> Option<Duration> {
         let result = match message {
             // Whoever was away may be called to a round when it is long over.
-            Downlink::Collect { round, .. } if Some(*round) > self.newest => {
+            Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. }
+                if Some(*round) > self.newest =>
+            {
                 self.opened = Some((Instant::now(), version()));
                 self.newest = Some(*round);
                 return None;
             }
             Downlink::Commit { version, .. } => Some(*version),
             Downlink::Model(model) => Some(model.version),
+            Downlink::Network(model) => Some(model.version),
             Downlink::Abort { .. } => None,
             _ => return None,
         };

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +44,12 @@ impl FileLog {
     /// The same for a log that is not synced after each append: after a power failure any part of what was
     /// not synced may be missing, so everything from the first damage on is cut off.
     pub fn open_journal(directory: &Path) -> Result<Self, LogError> {
+        // Raw observations and the secret of privacy noise are nobody else's business.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(LogError::io(directory))?;
         Self::with(directory, SEGMENT_BYTES, false)
     }
 

@@ -4,6 +4,7 @@ mod delivery;
 mod faults;
 mod log;
 mod operations;
+mod privacy;
 mod proxy;
 mod security;
 mod sidecar;

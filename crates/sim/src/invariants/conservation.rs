@@ -14,7 +14,9 @@ pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
         Algorithm::FedGlbUcb(_) | Algorithm::FedGlbUcb1(_) | Algorithm::FedGlbUcb2(_) => {
             Box::new(Records { forgets: false, ..Records::default() })
         }
-        Algorithm::FedGlbUcb3(_) => Box::new(Records { forgets: true, ..Records::default() }),
+        Algorithm::FedGlbUcb3(_) | Algorithm::FnUcb(_) => {
+            Box::new(Records { forgets: true, ..Records::default() })
+        }
         Algorithm::AsyncLinUcb(config) if config.privacy.is_some() => Box::new(Clusters::default()),
         Algorithm::Fclub(_)
         | Algorithm::FclubDc(_)

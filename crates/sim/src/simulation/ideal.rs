@@ -149,7 +149,8 @@ impl Ideal {
 
     fn post(&mut self, outgoing: Vec<Outgoing>) {
         for Outgoing { to, message } in outgoing {
-            self.tally.rounds += u64::from(matches!(message, Downlink::Collect { .. }));
+            let opens = matches!(message, Downlink::Collect { .. } | Downlink::NetworkCollect { .. });
+            self.tally.rounds += u64::from(opens);
             if let Recipient::Agent(agent) = to {
                 self.letters.push_back(Letter::Down(agent, message));
                 continue;

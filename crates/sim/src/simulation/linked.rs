@@ -316,7 +316,9 @@ impl Linked {
     fn follow(&mut self, step: Step, now: Tick) {
         self.log.extend(step.log);
         for (agent, frame) in step.frames {
-            if let Some(Downlink::Collect { round, .. }) = frame.message {
+            if let Some(Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. }) =
+                frame.message
+            {
                 // Sent to everybody, perhaps more than once: a round counts when its number is new.
                 self.tally.rounds = self.tally.rounds.max(round.0);
             }

@@ -11,6 +11,7 @@ mod catalogue;
 mod classification;
 mod clustered;
 mod clustered_arms;
+mod clustered_users;
 mod data;
 mod drift;
 mod form;
@@ -19,6 +20,7 @@ mod glm;
 mod heterogeneous;
 mod linear;
 mod noise;
+mod nonlinear;
 mod recommender;
 mod shuffle;
 mod split;
@@ -34,6 +36,7 @@ pub use arrival::{ArrivalConfig, Arrivals};
 pub use classification::ClassificationConfig;
 pub use clustered::{Assignment, ClusteredConfig};
 pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
+pub use clustered_users::{ClusteredUsersConfig, UserClusters};
 pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
 pub use form::Form;
@@ -41,9 +44,12 @@ pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
+pub use nonlinear::NonlinearConfig;
 pub use recommender::{Interactions, RecommenderConfig};
 pub use split::Split;
 pub use table::LabelledTable;
+
+use nonlinear::Curve;
 
 /// A place where agents choose arms.
 ///
@@ -226,6 +232,12 @@ pub enum WorldConfig {
     Recommender(RecommenderConfig),
     /// Users in clusters, rewards 0 or 1.
     Clustered(ClusteredConfig),
+    /// Rewards that are a wave along one hidden direction.
+    Cosine(NonlinearConfig),
+    /// Rewards that are a parabola along one hidden direction.
+    Square(NonlinearConfig),
+    /// Users in clusters that were found in data, rewards 0 or 1.
+    ClusteredUsers(ClusteredUsersConfig),
 }
 
 impl WorldConfig {
@@ -242,6 +254,9 @@ impl WorldConfig {
             Self::ClusteredArms(config) => config.build(seed),
             Self::Recommender(config) => config.build(agents, seed),
             Self::Clustered(config) => config.build(agents, seed),
+            Self::Cosine(config) => config.build(Curve::Cosine, seed),
+            Self::Square(config) => config.build(Curve::Square, seed),
+            Self::ClusteredUsers(config) => config.build(agents, seed),
         }
     }
 
@@ -249,10 +264,16 @@ impl WorldConfig {
     #[must_use]
     pub fn data(&self) -> Option<DataName<'_>> {
         let (path, hash) = match self {
-            Self::Linear(_) | Self::Heterogeneous(_) | Self::Glm(_) | Self::Clustered(_) => return None,
+            Self::Linear(_)
+            | Self::Heterogeneous(_)
+            | Self::Glm(_)
+            | Self::Clustered(_)
+            | Self::Cosine(_)
+            | Self::Square(_) => return None,
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
+            Self::ClusteredUsers(config) => (&config.data, &config.hash),
         };
         Some(DataName { path, hash })
     }
@@ -271,6 +292,10 @@ impl WorldConfig {
             }
             (Self::Recommender(config), Data::Interactions(interactions)) => {
                 config.interactions = Arc::clone(interactions).into();
+                config.hash = hash.into();
+            }
+            (Self::ClusteredUsers(config), Data::Users(users)) => {
+                config.clusters = Arc::clone(users).into();
                 config.hash = hash.into();
             }
             _ => {
@@ -316,6 +341,17 @@ impl WorldConfig {
                 "clustered",
                 "users in clusters with parameters of their own, rewards 0 or 1",
                 Self::Clustered(Default::default()),
+            ),
+            ("cosine", "cos 3aᵀx: a wave along a direction to be found", Self::Cosine(Default::default())),
+            (
+                "square",
+                "10(aᵀx)²: a parabola along a direction to be found",
+                Self::Square(Default::default()),
+            ),
+            (
+                "clustered-users",
+                "users in clusters found in who liked what, rewards 0 or 1",
+                Self::ClusteredUsers(Default::default()),
             ),
         ]
     }
@@ -363,6 +399,12 @@ mod tests {
         Arc::new(Interactions::new(2, features, 5, &events, vec![0, 1, 0, 1, 1]).unwrap())
     }
 
+    /// Six users in two clusters, in three dimensions.
+    pub(super) fn users() -> Arc<UserClusters> {
+        let centres = [0.3, -0.4, std::f64::consts::FRAC_1_SQRT_2, 0.0, 0.6, std::f64::consts::FRAC_1_SQRT_2];
+        Arc::new(UserClusters::new(3, &centres, vec![0, 1, 1, 0, 0, 1]).unwrap())
+    }
+
     /// Every kind of world, also with the options that change how offers are made.
     fn all_worlds() -> Vec<WorldConfig> {
         let noise_shape = NoiseShape { law: NoiseLaw::StudentT, ..NoiseShape::default() };
@@ -405,6 +447,17 @@ mod tests {
                 arms: 25,
                 assignment: Assignment::Contiguous,
                 ..ClusteredConfig::default()
+            }),
+            WorldConfig::Cosine(NonlinearConfig { arms: 25, ..NonlinearConfig::default() }),
+            WorldConfig::Square(NonlinearConfig {
+                arms: 25,
+                form: Form::Authors,
+                noise_shape,
+                ..NonlinearConfig::default()
+            }),
+            WorldConfig::ClusteredUsers(ClusteredUsersConfig {
+                clusters: users().into(),
+                ..ClusteredUsersConfig::default()
             }),
         ]
     }

@@ -1,0 +1,151 @@
+//! Kernel UCB and kernel Thompson sampling: an agent that learns alone from a history that stops growing.
+
+use prost::Message;
+
+use super::regression::KernelRegression;
+use crate::agent::{Agent, AgentView, Choice};
+use crate::arm_draws::ArmDraws;
+use crate::arms::{Arms, best};
+use crate::error::{DecodeError, InputError, ProtocolError};
+use crate::evidence::{Evidence, check_observation};
+use crate::ids::{UserId, Version};
+use crate::linear::rule::check_arms;
+use crate::message::{Downlink, Uplink};
+use crate::ridge::Ridge;
+use crate::wire::{self, v1};
+
+/// A sampled mean has at least this variance.
+const SMALLEST_VARIANCE: f64 = 1e-6;
+
+/// How to choose, given beliefs.
+#[derive(Clone, Debug)]
+pub(super) enum Rule {
+    /// The largest mean + √(λν·variance).
+    Ucb,
+    /// The largest of independent draws from N(mean, max(λν·variance, 1e-6)).
+    Thompson(ArmDraws),
+}
+
+/// An agent that learns alone.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelLearner {
+    name: &'static str,
+    rule: Rule,
+    regression: KernelRegression,
+    /// λν.
+    variance_scale: f64,
+    history_limit: usize,
+    choices: u64,
+    /// Everything observed, also what came after the history was full.
+    evidence: Evidence,
+    /// What it shares with a coordinator.
+    nothing: Evidence,
+    /// The linear model of the evidence. Nothing is chosen by it: it is there to be inspected.
+    model: Ridge,
+    /// Memory for the scores of an offer.
+    scores: Vec<f64>,
+}
+
+impl KernelLearner {
+    pub(super) fn new(
+        name: &'static str,
+        rule: Rule,
+        regression: KernelRegression,
+        regularization: f64,
+        variance_scale: f64,
+        history_limit: usize,
+    ) -> Self {
+        let dimension = regression.dimension();
+        Self {
+            name,
+            rule,
+            regression,
+            variance_scale,
+            history_limit,
+            choices: 0,
+            evidence: Evidence::none(dimension),
+            nothing: Evidence::none(dimension),
+            model: Ridge::new(dimension, regularization),
+            scores: Vec::new(),
+        }
+    }
+}
+
+impl Agent for KernelLearner {
+    fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
+        check_arms(self.regression.dimension(), arms)?;
+        let Self { rule, regression, variance_scale, choices, scores, .. } = self;
+        scores.clear();
+        regression.score(arms, |index, belief| {
+            let variance = *variance_scale * belief.variance;
+            scores.push(match rule {
+                Rule::Ucb => belief.mean + variance.sqrt(),
+                Rule::Thompson(draws) => {
+                    let deviation = variance.max(SMALLEST_VARIANCE).sqrt();
+                    belief.mean + deviation * draws.normal(*choices, arms.row(index))
+                }
+            });
+        });
+        let arm = best(scores.iter().copied())?;
+        *choices += 1;
+        let propensity = matches!(rule, Rule::Ucb).then_some(1.0);
+        Ok(Choice { arm, propensity })
+    }
+
+    fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
+        check_observation(self.regression.dimension(), arm, reward)?;
+        if self.regression.len() < self.history_limit {
+            self.regression.append(arm, reward)?;
+        }
+        self.evidence.add_observation(arm, reward);
+        self.model.learn(arm, reward, [&self.evidence].into_iter());
+        Ok(None)
+    }
+
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
+    }
+
+    fn inspect(&self) -> AgentView<'_> {
+        AgentView {
+            base: &self.nothing,
+            version: Version(0),
+            in_flight: None,
+            buffer: &self.evidence,
+            model: &self.model,
+            withheld: 0,
+            fresh_information: self.model.information(),
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let (features, rewards) = self.regression.save();
+        v1::KernelAgentState {
+            choices: self.choices,
+            evidence: Some(wire::evidence_to_wire(&self.evidence)),
+            model: Some(self.model.save()),
+            features,
+            rewards,
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::KernelAgentState = wire::decode(state)?;
+        let d = self.regression.dimension();
+        let evidence = wire::evidence_from_wire(state.evidence.unwrap_or_default())?;
+        let kept = state.rewards.len();
+        let expected = evidence.count().min(self.history_limit as u64);
+        if evidence.dimension() != d || state.features.len() != kept * d || kept as u64 != expected {
+            return Err(DecodeError::invalid("history", "it does not fit this federation"));
+        }
+        let mut regression = self.regression.forgotten();
+        for (x, y) in state.features.chunks_exact(d).zip(state.rewards) {
+            let added = check_observation(d, x, y).and_then(|()| regression.append(x, y));
+            added.map_err(|_| DecodeError::invalid("history", "no model fits it"))?;
+        }
+        self.model.restore(&state.model.unwrap_or_default())?;
+        (self.regression, self.evidence, self.choices) = (regression, evidence, state.choices);
+        Ok(())
+    }
+}

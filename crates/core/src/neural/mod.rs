@@ -1,0 +1,28 @@
+//! The neural family: a network predicts rewards, its gradients are the features of a linear model, and the
+//! width of that model says where to explore.
+
+pub(crate) mod config;
+pub(crate) mod counts;
+pub(crate) mod fn_agent;
+pub(crate) mod fn_ucb;
+pub(crate) mod learner;
+pub(crate) mod message;
+pub(crate) mod network;
+pub(crate) mod neural_ucb;
+pub(crate) mod observations;
+#[cfg(test)]
+pub(crate) mod plain;
+pub(crate) mod pooled;
+pub(crate) mod rounds;
+pub(crate) mod rows;
+pub(crate) mod scoring;
+pub(crate) mod sparse;
+pub(crate) mod statistic;
+pub(crate) mod training;
+
+pub use config::NeuralConfig;
+pub use fn_ucb::{AlphaRule, FeaturePoint, FnUcb, TrainingMode};
+pub use message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
+pub use network::NetworkKind;
+pub use neural_ucb::NeuralUcb;
+pub use statistic::Precondition;

@@ -1,0 +1,172 @@
+//! Neural UCB and Neural TS: every agent has a network of its own and learns alone.
+
+use prost::Message;
+use serde::{Deserialize, Serialize};
+
+use super::config::{NeuralConfig, check_not_negative};
+use super::counts::Counts;
+use super::learner::{Learner, check_example};
+use super::network::{Network, Scratch};
+use super::sparse::Sparse;
+use super::statistic::Statistic;
+use crate::agent::{Agent, AgentView, Choice};
+use crate::arms::{Arms, best};
+use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::ids::{AgentId, UserId};
+use crate::linear::rule::check_arms;
+use crate::message::{Downlink, Uplink};
+use crate::random::{Domain, Seed};
+use crate::wire::{self, v1};
+
+/// Settings of `neural-ucb` and `neural-ts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NeuralUcb {
+    /// The network and its training.
+    #[serde(flatten)]
+    pub neural: NeuralConfig,
+    /// ν ≥ 0: an arm's width is √(λν·φᵀV⁻¹φ). Default 0.01, which is ν_b = 0.1 of `fn-ucb`.
+    pub exploration: f64,
+}
+
+impl Default for NeuralUcb {
+    fn default() -> Self {
+        Self { neural: NeuralConfig::default(), exploration: 0.01 }
+    }
+}
+
+impl NeuralUcb {
+    pub(crate) fn check(&self, dimension: usize) -> Result<(), ConfigError> {
+        self.neural.check(dimension)?;
+        check_not_negative("exploration", self.exploration)
+    }
+
+    /// An agent that takes the largest upper bound, or with `samples` draws from each arm's distribution.
+    pub(crate) fn agent(
+        &self,
+        name: &'static str,
+        samples: bool,
+        id: AgentId,
+        dimension: usize,
+        seed: Seed,
+    ) -> NeuralAgent {
+        let start = self.neural.start(dimension, seed);
+        NeuralAgent {
+            name,
+            learner: self.neural.learner(&start),
+            statistic: self.neural.none(start.layout.parameters()),
+            start,
+            steps: self.neural.training_steps,
+            variance: self.neural.regularization * self.exploration,
+            draws: samples.then(|| Draws { agent: id.0, domain: seed.domain("arm-sample") }),
+            made: 0,
+            choices: 0,
+            counts: Counts::default(),
+        }
+    }
+}
+
+/// An agent with a network of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct NeuralAgent {
+    name: &'static str,
+    start: Network,
+    learner: Learner,
+    statistic: Statistic,
+    steps: u64,
+    /// λν.
+    variance: f64,
+    draws: Option<Draws>,
+    made: u64,
+    choices: u64,
+    counts: Counts,
+}
+
+/// A normal for each arm.
+#[derive(Clone, Debug)]
+struct Draws {
+    agent: u64,
+    domain: Domain,
+}
+
+impl Draws {
+    /// Drawn for the features and not for the place, so that the order of arms changes nothing and an arm
+    /// that is offered twice is the same arm.
+    fn normal(&self, features: &[f64], step: u64) -> f64 {
+        let hash = features.iter().fold(self.agent.wrapping_add(1), |hash, x| {
+            // 0.0 and −0.0 are the same feature.
+            let bits = if *x == 0.0 { 0 } else { x.to_bits() };
+            let mixed = (hash ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed ^ (mixed >> 29)
+        });
+        self.domain.stream(hash, step).normal()
+    }
+}
+
+impl Agent for NeuralAgent {
+    fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
+        check_arms(self.start.layout.dimension, arms)?;
+        let (mut scratch, mut phi) = (Scratch::default(), Sparse::default());
+        let mut score = |arm: usize| {
+            let features = arms.row(arm);
+            let value = self.learner.network.gradient(features, &mut scratch, &mut phi);
+            let width = (self.variance * self.statistic.square(&phi)).sqrt();
+            match &self.draws {
+                None => value + width,
+                Some(draws) => value + width * draws.normal(features, self.choices),
+            }
+        };
+        let arm = best((0..arms.len()).map(&mut score))?;
+        self.choices += 1;
+        let propensity = self.draws.is_none().then_some(1.0);
+        Ok(Choice { arm, propensity })
+    }
+
+    fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
+        check_example(self.start.layout.dimension, arm, reward)?;
+        let mut phi = Sparse::default();
+        self.learner.network.gradient(arm, &mut Scratch::default(), &mut phi);
+        if !phi.is_sound() {
+            return Err(InputError::Overflow);
+        }
+        self.statistic.learn(&phi, reward);
+        self.made += 1;
+        self.learner.observe(arm, reward, self.made);
+        self.learner.train(&self.start, self.steps, self.made);
+        self.counts.set(0, None, self.made);
+        Ok(None)
+    }
+
+    fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
+        Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
+    }
+
+    fn inspect(&self) -> AgentView<'_> {
+        self.counts.view()
+    }
+
+    fn failed_trainings(&self) -> u64 {
+        self.learner.failures()
+    }
+
+    fn save(&self) -> Vec<u8> {
+        v1::NeuralAgentState {
+            choices: self.choices,
+            observations: self.made,
+            learner: Some(self.learner.save()),
+            statistic: Some(self.statistic.save()),
+            ..Default::default()
+        }
+        .encode_to_vec()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        let state: v1::NeuralAgentState = wire::decode(state)?;
+        let learner = self.learner.restored(&state.learner.unwrap_or_default())?;
+        self.statistic = self.statistic.restored(state.statistic.unwrap_or_default())?;
+        self.learner = learner;
+        (self.made, self.choices) = (state.observations, state.choices);
+        self.counts.set(0, None, self.made);
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The coordinator of FN-UCB: add up what agents have seen, average their networks, tell everybody.
+
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::counts::counted;
+use super::fn_agent::nothing_known;
+use super::fn_ucb::FnUcb;
+use super::message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
+use super::network::{Layout, Network};
+use super::rows::unwrap;
+use super::scoring::widths;
+use super::statistic::{Precondition, Statistic};
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::error::{DecodeError, ProtocolError};
+use crate::evidence::Evidence;
+use crate::ids::{AgentId, RoundId, Tick, Version};
+use crate::linear::JoinPolicy;
+use crate::message::{Downlink, Outgoing, Uplink};
+
+const NAME: &str = "fn-ucb";
+
+/// The coordinator of rounds that end with statistics and a network.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkRounds {
+    config: FnUcb,
+    layout: Layout,
+    version: Version,
+    shared: Arc<NetworkState>,
+    /// ln det(V/λ) of the shared statistic.
+    information: f64,
+    /// How many observations, for those who look.
+    evidence: Evidence,
+    /// A fingerprint of what networks start from, once somebody has said it.
+    start: Option<u64>,
+    seats: BTreeMap<AgentId, Seat>,
+    round: RoundId,
+    open: Option<Open>,
+    now: Tick,
+}
+
+/// What is known of an agent.
+#[derive(Clone, Debug)]
+struct Seat {
+    /// How many observations of its life are in the shared statistic.
+    contained: u64,
+    /// Of everything that came from it.
+    own: Statistic,
+}
+
+/// A round under way.
+#[derive(Clone, Debug)]
+struct Open {
+    /// When the exchange it waits for began.
+    opened: Tick,
+    waiting: BTreeSet<AgentId>,
+    parts: BTreeMap<AgentId, NetworkPart>,
+    /// Averages sent, and the networks that came back after the last one.
+    step: u64,
+    networks: BTreeMap<AgentId, Vec<f64>>,
+}
+
+impl NetworkRounds {
+    pub(crate) fn new(config: &FnUcb, dimension: usize) -> Self {
+        let layout = config.neural.layout(dimension);
+        Self {
+            shared: Arc::new(nothing_known(config, layout.parameters(), 1)),
+            config: config.clone(),
+            layout,
+            version: Version(0),
+            information: 0.0,
+            evidence: counted(0),
+            start: None,
+            seats: BTreeMap::new(),
+            round: RoundId(0),
+            open: None,
+            now: Tick(0),
+        }
+    }
+
+    fn begin(&mut self, observations: u64) -> Vec<Outgoing> {
+        if self.open.is_some() || self.seats.is_empty() {
+            return Vec::new();
+        }
+        self.round = RoundId(self.round.0 + 1);
+        self.open = Some(Open {
+            opened: self.now,
+            waiting: self.seats.keys().copied().collect(),
+            parts: BTreeMap::new(),
+            step: 0,
+            networks: BTreeMap::new(),
+        });
+        vec![Outgoing::to_everyone(Downlink::NetworkCollect { round: self.round, observations })]
+    }
+
+    /// Ends the open round without a result.
+    fn abort(&mut self) -> Vec<Outgoing> {
+        let Some(_) = self.open.take() else { return Vec::new() };
+        vec![Outgoing::to_everyone(Downlink::Abort { round: self.round })]
+    }
+
+    /// What comes too late for its round counts for nothing: its agent hears in the model that it did not.
+    fn late(&self, round: RoundId) -> Result<Vec<Outgoing>, ProtocolError> {
+        if round > self.round { Err(ProtocolError::Round(round)) } else { Ok(Vec::new()) }
+    }
+
+    /// Adds an agent's part to the open round, or refuses it unchanged.
+    fn add(&mut self, from: AgentId, part: NetworkPart) -> Result<Vec<Outgoing>, ProtocolError> {
+        self.check(&part)?;
+        let (round, open_round) = (part.round, self.round);
+        let waits = |open: &&mut Open| round == open_round && open.step == 0 && open.waiting.contains(&from);
+        let Some(open) = self.open.as_mut().filter(waits) else { return self.late(round) };
+        self.start.get_or_insert(part.start);
+        open.waiting.remove(&from);
+        open.networks.insert(from, part.weights.clone());
+        open.parts.insert(from, part);
+        Ok(self.go_on())
+    }
+
+    fn check(&self, part: &NetworkPart) -> Result<(), ProtocolError> {
+        let (expected, got) = (self.layout.parameters(), part.evidence.parameters());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        if self.start.is_some_and(|start| start != part.start) {
+            return Err(ProtocolError::Model("its network started from other parameters"));
+        }
+        self.check_network(&part.weights)?;
+        if !(0.0..=1.0).contains(&part.alpha) {
+            return Err(ProtocolError::Model("its alpha does not lie between 0 and 1"));
+        }
+        part.evidence.check()?;
+        match (&part.evidence, self.config.neural.statistic) {
+            (NetworkEvidence::Full(factor), Precondition::Full) => unwrap(factor).map(drop),
+            (NetworkEvidence::Diagonal { .. }, Precondition::Diagonal) => Ok(()),
+            _ => Err(ProtocolError::Evidence("its matrix is of another kind")),
+        }
+    }
+
+    fn check_network(&self, weights: &[f64]) -> Result<(), ProtocolError> {
+        let network = Network::from_parameters(self.layout, weights);
+        let sound = network.is_some_and(|network| network.is_sound());
+        if sound { Ok(()) } else { Err(ProtocolError::Model("its parameters are not those of a network")) }
+    }
+
+    /// Adds an agent's network to the average under way, or refuses it unchanged.
+    fn add_network(&mut self, from: AgentId, answer: Weights) -> Result<Vec<Outgoing>, ProtocolError> {
+        self.check_network(&answer.weights)?;
+        let (round, open_round) = (answer.round, self.round);
+        let waits = |open: &&mut Open| {
+            round == open_round && open.step == answer.step && open.step > 0 && open.waiting.contains(&from)
+        };
+        let Some(open) = self.open.as_mut().filter(waits) else { return self.late(round) };
+        open.waiting.remove(&from);
+        open.networks.insert(from, Arc::unwrap_or_clone(answer.weights));
+        Ok(self.go_on())
+    }
+
+    /// Goes on with the open round if nobody is waited for.
+    fn go_on(&mut self) -> Vec<Outgoing> {
+        let Some(mut open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
+        if open.parts.is_empty() {
+            self.open = Some(open);
+            return self.abort();
+        }
+        let average = mean(open.networks.values());
+        let trains = open.parts.values().any(|part| part.trained);
+        if trains && open.step + 1 < self.config.averages() {
+            open.step += 1;
+            open.opened = self.now;
+            open.waiting = open.parts.keys().copied().collect();
+            let weights = Arc::new(average);
+            let message = Downlink::Average(Weights { round: self.round, step: open.step, weights });
+            let outgoing = if self.seats.keys().eq(&open.waiting) {
+                vec![Outgoing::to_everyone(message)]
+            } else {
+                open.waiting.iter().map(|agent| Outgoing::to(*agent, message.clone())).collect()
+            };
+            // Who does not answer is counted with what it said last.
+            self.open = Some(open);
+            return outgoing;
+        }
+        self.commit(open, average)
+    }
+
+    /// Makes the result of a round what everybody knows.
+    fn commit(&mut self, open: Open, average: Vec<f64>) -> Vec<Outgoing> {
+        let mut statistic = self.shared.statistic.clone();
+        let before = statistic.information;
+        let mut own: BTreeMap<AgentId, Statistic> = BTreeMap::new();
+        for (agent, part) in &open.parts {
+            let seat = self.seats.get(agent).map(|seat| &seat.own);
+            if part.evidence.count() == 0 {
+                continue;
+            }
+            add(&mut statistic, &part.evidence);
+            if let Some(mine) = seat {
+                let mut mine = mine.clone();
+                add(&mut mine, &part.evidence);
+                own.insert(*agent, mine);
+            }
+        }
+        if !statistic.is_sound() || !own.values().all(Statistic::is_sound) {
+            // Nothing usable came out: the last state stays, and nothing is lost.
+            self.open = Some(open);
+            return self.abort();
+        }
+        self.information += statistic.information - before;
+        statistic.information = 0.0;
+        for (agent, mine) in own {
+            if let Some(seat) = self.seats.get_mut(&agent) {
+                seat.own = mine;
+            }
+        }
+        let mut count = self.shared.count;
+        for (agent, part) in &open.parts {
+            count += part.evidence.count();
+            if let Some(seat) = self.seats.get_mut(agent) {
+                seat.contained += part.evidence.count();
+            }
+        }
+        let alpha = open.parts.values().map(|part| part.alpha).fold(1.0, f64::min);
+        self.shared = Arc::new(NetworkState {
+            count,
+            statistic,
+            weights: average,
+            alpha,
+            widths: widths(self.seats.values().map(|seat| &seat.own), self.config.less_communication),
+        });
+        self.evidence = counted(count);
+        self.version = self.version.next();
+        self.seats.keys().map(|&agent| Outgoing::to(agent, self.told(agent, false))).collect()
+    }
+
+    fn told(&self, agent: AgentId, authoritative: bool) -> Downlink {
+        Downlink::Network(NetworkModel {
+            authoritative,
+            version: self.version,
+            contains: self.seats.get(&agent).map_or(0, |seat| seat.contained),
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// An agent's life is over: what it was asked will not be answered, what it said for an open round does
+    /// not count.
+    fn bereave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+        let Some(open) = &mut self.open else { return Vec::new() };
+        open.waiting.remove(&agent);
+        open.parts.remove(&agent);
+        open.networks.remove(&agent);
+        self.go_on()
+    }
+}
+
+impl Coordinator for NetworkRounds {
+    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+        let known = self.seats.contains_key(&agent);
+        if !known {
+            let own = self.config.neural.none(self.layout.parameters());
+            self.seats.insert(agent, Seat { contained: 0, own });
+        }
+        if entrance == Entrance::Returning {
+            let takes_part = |open: &Open| open.waiting.contains(&agent) || open.parts.contains_key(&agent);
+            // It forgets the round it was in, so that cannot go on.
+            let aborted = if self.open.as_ref().is_some_and(takes_part) { self.abort() } else { Vec::new() };
+            return [Outgoing::to(agent, self.told(agent, true))].into_iter().chain(aborted).collect();
+        }
+        let changed = if known { self.bereave(agent) } else { Vec::new() };
+        if let Some(seat) = self.seats.get_mut(&agent) {
+            seat.contained = 0;
+        }
+        let told = self.version > Version(0) && (known || self.config.rounds.join == JoinPolicy::PullOnJoin);
+        let model = told.then(|| Outgoing::to(agent, self.told(agent, false)));
+        model.into_iter().chain(changed).collect()
+    }
+
+    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+        self.seats.remove(&agent);
+        self.bereave(agent)
+    }
+
+    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+        if !self.seats.contains_key(&from) {
+            return Err(ProtocolError::UnknownAgent(from));
+        }
+        match message {
+            Uplink::NetworkRequest { observations } => Ok(self.begin(observations)),
+            Uplink::NetworkPart(part) => self.add(from, part),
+            Uplink::Weights(weights) => self.add_network(from, weights),
+            Uplink::Evidence(_)
+            | Uplink::RoundRequest
+            | Uplink::RoundEvidence { .. }
+            | Uplink::Gradient(_)
+            | Uplink::Cluster(_)
+            | Uplink::Clusters(_) => {
+                Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
+        self.now = self.now.max(now);
+        let due = self.deadline().is_some_and(|deadline| deadline <= now);
+        let Some(open) = self.open.as_mut().filter(|_| due) else { return Vec::new() };
+        open.waiting.clear();
+        let (answered, quorum) = (open.parts.len() as f64, self.config.rounds.quorum);
+        if open.step == 0 && answered < quorum * self.seats.len() as f64 {
+            return self.abort();
+        }
+        self.go_on()
+    }
+
+    fn deadline(&self) -> Option<Tick> {
+        Some(self.open.as_ref()?.opened.after(self.config.rounds.round_deadline?))
+    }
+
+    fn inspect(&self) -> CoordinatorView<'_> {
+        CoordinatorView {
+            version: self.version,
+            evidence: &self.evidence,
+            information: self.information,
+            agents: self.seats.len(),
+        }
+    }
+
+    fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
+        let uploads = self.seats.get(&agent)?.contained;
+        Some(AgentStanding { uploads, version: self.version, information: self.information })
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.encode()
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        self.decode(state)
+    }
+}
+
+/// Adds evidence that was checked to a statistic.
+fn add(statistic: &mut Statistic, evidence: &NetworkEvidence) {
+    match evidence {
+        NetworkEvidence::Full(factor) => {
+            for row in unwrap(factor).expect("it was checked when it came") {
+                statistic.learn(&row.phi, row.reward);
+            }
+        }
+        NetworkEvidence::Diagonal { squares, moment, .. } => {
+            statistic.add_diagonal(squares, moment);
+        }
+    }
+}
+
+/// The mean of some networks, in the order of their agents.
+fn mean<'a>(networks: impl ExactSizeIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
+    let share = 1.0 / networks.len().max(1) as f64;
+    let mut sum: Vec<f64> = Vec::new();
+    for network in networks {
+        sum.resize(network.len(), 0.0);
+        sum.iter_mut().zip(network).for_each(|(sum, value)| *sum += share * value);
+    }
+    sum
+}
+
+#[cfg(test)]
+#[path = "rounds_tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+//! The neural family: at the ends of its settings an algorithm is another one, and what sharing is worth.
+
+mod support;
+
+use posse_core::{
+    Algorithm, AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, Threshold,
+    TrainingMode,
+};
+use posse_sim::world::{ArrivalConfig, NonlinearConfig, WorldConfig};
+use posse_sim::{Invariants, RunConfig};
+
+use support::{choices, run, small};
+
+fn cosine(seed: u64, agents: u64, iterations: u64, algorithm: &Algorithm) -> RunConfig {
+    RunConfig {
+        world: WorldConfig::Cosine(NonlinearConfig { dimension: 4, ..Default::default() }),
+        arrival: ArrivalConfig::RoundRobin,
+        ..small(seed, agents, agents * iterations, algorithm.clone())
+    }
+}
+
+fn little() -> NeuralConfig {
+    NeuralConfig { hidden_width: 6, training_steps: 5, training_stop: 60, ..Default::default() }
+}
+
+fn fn_ucb(config: FnUcb) -> Algorithm {
+    Algorithm::FnUcb(FnUcb { neural: little(), ..config })
+}
+
+#[track_caller]
+fn assert_same_choices(one: &Algorithm, other: &Algorithm, agents: u64) {
+    for seed in 1..4 {
+        let (one, other) = (cosine(seed, agents, 150, one), cosine(seed, agents, 150, other));
+        assert_eq!(choices(&one), choices(&other), "{:?} and {:?}", one.algorithm, other.algorithm);
+    }
+}
+
+#[test]
+fn o20_a_federation_of_one_that_trusts_its_network_is_neural_ucb() {
+    for statistic in [Precondition::Full, Precondition::Diagonal] {
+        for network in [NetworkKind::Plain, NetworkKind::Tangent] {
+            let neural = NeuralConfig { statistic, network, ..little() };
+            let federation = Algorithm::FnUcb(FnUcb {
+                neural: neural.clone(),
+                alpha: AlphaRule::One,
+                features_at: FeaturePoint::Current,
+                network_width: 0.3,
+                ..Default::default()
+            });
+            let alone = Algorithm::NeuralUcb(NeuralUcb { neural, exploration: 0.3 * 0.3 });
+            assert_same_choices(&federation, &alone, 1);
+        }
+    }
+}
+
+#[test]
+fn o21_with_one_agent_there_is_no_mean_to_send() {
+    let main = fn_ucb(FnUcb { less_communication: false, alpha_ramp: 40, ..Default::default() });
+    let less = fn_ucb(FnUcb { less_communication: true, alpha_ramp: 40, ..Default::default() });
+    assert_same_choices(&main, &less, 1);
+}
+
+#[test]
+fn one_average_a_round_is_plain_averaging() {
+    let config = FnUcb { alpha_ramp: 40, ..Default::default() };
+    let rounds = FnUcb { training: TrainingMode::FedavgRounds, averaging_rounds: 1, ..config.clone() };
+    let plain = FnUcb { training: TrainingMode::Fedavg, ..config };
+    assert_same_choices(&fn_ucb(rounds), &fn_ucb(plain), 3);
+}
+
+#[test]
+fn alone_all_ways_of_training_are_the_same() {
+    let config = |training| {
+        fn_ucb(FnUcb { training, features_at: FeaturePoint::Current, alpha_ramp: 40, ..Default::default() })
+    };
+    let independent = config(TrainingMode::Independent);
+    assert_same_choices(&independent, &config(TrainingMode::Fedavg), 1);
+    assert_same_choices(&independent, &config(TrainingMode::Pooled), 1);
+}
+
+#[test]
+fn without_the_network_its_training_does_not_matter() {
+    let config = |training| fn_ucb(FnUcb { training, alpha: AlphaRule::Zero, ..Default::default() });
+    assert_same_choices(&config(TrainingMode::Independent), &config(TrainingMode::Fedavg), 3);
+}
+
+#[test]
+fn there_is_a_round_an_iteration_without_a_threshold_and_none_with_an_infinite_one() {
+    let rounds = |threshold| {
+        let algorithm = fn_ucb(FnUcb { round_threshold: Threshold(threshold), ..Default::default() });
+        run(&cosine(1, 3, 50, &algorithm)).1.rounds
+    };
+    assert_eq!(rounds(0.0), 50);
+    assert_eq!(rounds(f64::INFINITY), 0);
+    let some = rounds(3.0);
+    assert!((1..50).contains(&some), "{some}");
+    assert!(rounds(30.0) <= some);
+}
+
+#[test]
+fn federations_keep_their_promises_in_the_papers_model() {
+    for training in [TrainingMode::Independent, TrainingMode::FedavgRounds] {
+        let algorithm = fn_ucb(FnUcb { training, round_threshold: Threshold(1.0), ..Default::default() });
+        let mut invariants = Invariants::of(&algorithm);
+        cosine(2, 4, 40, &algorithm).run(&mut invariants).unwrap();
+        // Nobody acts any more, so that the last round may wait for ever; nothing else may be wrong.
+        let open = |what: &str| what.contains("still waits for an answer");
+        assert!(invariants.violation().is_none_or(open), "{:?}", invariants.violation());
+    }
+}
+
+/// What the published figures show comes from one network trained on everybody's data; networks that are
+/// trained apart and averaged do not give it.
+#[test]
+fn a_network_that_sees_everybodys_data_is_worth_more_than_the_average_of_networks_that_do_not() {
+    let regret = |training, features_at| {
+        let algorithm = Algorithm::FnUcb(FnUcb { training, features_at, ..Default::default() });
+        let world = || WorldConfig::Cosine(NonlinearConfig::default());
+        let run = |seed| {
+            let config = RunConfig { world: world(), ..cosine(seed, 4, 250, &algorithm) };
+            run(&config).1.regret
+        };
+        run(1) + run(2)
+    };
+    let pooled = regret(TrainingMode::Pooled, FeaturePoint::Current);
+    let apart = regret(TrainingMode::Independent, FeaturePoint::Start);
+    assert!(pooled < 0.7 * apart, "{pooled} pooled, {apart} apart");
+}
