@@ -3,8 +3,8 @@
 mod support;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig, Parcel,
-    ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
+    Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig,
+    NetworkEvidence, Parcel, ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{HeterogeneousConfig, WorldConfig};
