@@ -56,6 +56,7 @@ const FEDERATION: &[(&str, Takes)] = &[
     ("seed", Takes::Whole),
     ("feature_bound", Takes::Number),
     ("reward_bound", Takes::Number),
+    ("frame_kilobytes", Takes::Whole),
     ("resend_after", Takes::Whole),
     ("snapshot_every", Takes::Whole),
     ("quarantine_after", Takes::Whole),

@@ -9,7 +9,6 @@ use crate::experiment::Cell;
 use crate::metric::METRICS;
 use crate::settings::Section;
 use crate::share::{Flow, Spread};
-use crate::statement;
 
 /// What a cell that ran to its end leaves behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +60,7 @@ impl Serialize for Row<'_> {
             map.serialize_entry(metric.name, &(metric.of)(self.tally()))?;
         }
         if let Some(report) = &self.tally().privacy {
-            map.serialize_entry("privacy", &statement::document(report))?;
+            map.serialize_entry("privacy", &report.statement())?;
         }
         map.serialize_entry("seconds", &self.record.seconds)?;
         map.end()

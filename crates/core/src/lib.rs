@@ -131,7 +131,7 @@ pub use neural::{
 };
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
-pub use random::{Domain, Seed, Stream};
+pub use random::{Domain, Seed, Stream, normal};
 pub use ridge::Ridge;
 pub use trigger::Threshold;
 pub use width::{ModelConfig, WidthForm};

@@ -72,7 +72,7 @@ impl Stream {
     /// Uniform in [0, 1), on a grid of 2⁻⁵³.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        uniform(self.next_u64())
     }
 
     /// Uniform among `0..bound`, without bias.
@@ -92,40 +92,51 @@ impl Stream {
         }
     }
 
-    /// Standard normal, by the ziggurat of Marsaglia and Tsang with 256 layers.
+    /// Standard normal.
     #[inline]
     pub fn normal(&mut self) -> f64 {
-        let ziggurat = &*ZIGGURAT;
-        loop {
-            let bits = self.next_u64();
-            let layer = (bits & 0xff) as usize;
-            let sign = if bits & 0x100 == 0 { 1.0 } else { -1.0 };
-            let u = (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
-            let x = u * ziggurat.edge[layer];
-            if x < ziggurat.edge[layer + 1] {
-                return sign * x;
-            }
-            if layer == 0 {
-                return sign * self.tail();
-            }
-            let (low, high) = (ziggurat.height[layer], ziggurat.height[layer + 1]);
-            if low + (high - low) * self.uniform() < density(x) {
-                return sign * x;
-            }
-        }
+        normal(&mut || self.next_u64())
     }
+}
 
-    /// A normal beyond the last layer, by Marsaglia's exponential rejection.
-    #[cold]
-    fn tail(&mut self) -> f64 {
-        loop {
-            let x = -libm::log(1.0 - self.uniform()) / TAIL;
-            let y = -libm::log(1.0 - self.uniform());
-            if 2.0 * y > x * x {
-                return TAIL + x;
-            }
+/// A standard normal from random bits, by the ziggurat of Marsaglia and Tsang with 256 layers.
+#[inline]
+pub fn normal(bits: &mut impl FnMut() -> u64) -> f64 {
+    let ziggurat = &*ZIGGURAT;
+    loop {
+        let word = bits();
+        let layer = (word & 0xff) as usize;
+        let sign = if word & 0x100 == 0 { 1.0 } else { -1.0 };
+        let x = uniform(word) * ziggurat.edge[layer];
+        if x < ziggurat.edge[layer + 1] {
+            return sign * x;
+        }
+        if layer == 0 {
+            return sign * tail(bits);
+        }
+        let (low, high) = (ziggurat.height[layer], ziggurat.height[layer + 1]);
+        if low + (high - low) * uniform(bits()) < density(x) {
+            return sign * x;
         }
     }
+}
+
+/// A normal beyond the last layer, by Marsaglia's exponential rejection.
+#[cold]
+fn tail(bits: &mut impl FnMut() -> u64) -> f64 {
+    loop {
+        let x = -libm::log(1.0 - uniform(bits())) / TAIL;
+        let y = -libm::log(1.0 - uniform(bits()));
+        if 2.0 * y > x * x {
+            return TAIL + x;
+        }
+    }
+}
+
+/// Uniform in [0, 1), on a grid of 2⁻⁵³, from 64 bits.
+#[inline]
+fn uniform(word: u64) -> f64 {
+    (word >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
 const TAIL: f64 = 3.654_152_885_361_009;

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use posse_core::ConfigError;
-use posse_sim::world::{ArmClusters, Data, Interactions, LabelledTable};
+use posse_sim::world::{ArmClusters, Data, Interactions, LabelledTable, UserClusters};
 
 use crate::error::{DataError, Problem};
 use crate::labelled::{CLUSTERS, ROWS};
-use crate::recommender::{EVENTS, ITEMS, USERS};
+use crate::recommender::{CENTRES, EVENTS, ITEMS, MEMBERS, USERS};
 use crate::store::{Column, Manifest, scan};
 
 /// Loads prepared data if its content is what `hash` promises: all of the digits, at least the first twelve, or
@@ -27,6 +27,7 @@ pub fn load(directory: &Path, hash: &str) -> Result<(Data, String), DataError> {
         "table" => table(directory, &manifest)?,
         "clusters" => clusters(directory, &manifest)?,
         "recommender" => interactions(directory, &manifest)?,
+        "users" => users(directory, &manifest)?,
         "log" => {
             let advice = "it is a log: `posse evaluate` takes it, no world does";
             return Err(Problem::Setting(advice.into()).of(directory));
@@ -99,6 +100,15 @@ fn interactions(directory: &Path, manifest: &Manifest) -> Result<Data, DataError
     let count = users.wholes.first().map_or(0, Vec::len);
     let interactions = Interactions::new(items.width, items.numbers, count, &events, groups);
     Ok(Data::Interactions(Arc::new(interactions.map_err(|error| impossible(&error, directory))?)))
+}
+
+fn users(directory: &Path, manifest: &Manifest) -> Result<Data, DataError> {
+    let Rows { width, numbers, .. } = read_rows(directory, manifest, CENTRES)?;
+    let members = read_rows(directory, manifest, MEMBERS)?;
+    let labels = members.wholes.get(1).into_iter().flatten();
+    let labels = labels.map(|&label| u64::try_from(label).unwrap_or(u64::MAX)).collect();
+    let users = UserClusters::new(width, &numbers, labels);
+    Ok(Data::Users(Arc::new(users.map_err(|error| impossible(&error, directory))?)))
 }
 
 /// Values that have the right hash and make no sense all the same.

@@ -1,6 +1,7 @@
 //! Protobuf over gRPC, with small buffers and malformed messages blamed on their sender.
 //!
-//! tonic's own codec takes 16 kB a stream before anything is said; most agents are silent most of the time.
+//! tonic's own codec takes 16 kB a stream before anything is said; most agents are silent most of the time,
+//! and what they say then is an acknowledgement of a few bytes.
 
 use std::marker::PhantomData;
 
@@ -9,7 +10,8 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstCodec, ProstEncoder};
 
-const BUFFERS: (usize, usize) = (1 << 10, 32 << 10);
+/// Bytes of a buffer at first, and beyond which it is passed on.
+const BUFFERS: (usize, usize) = (64, 32 << 10);
 
 /// The codec of the service.
 #[derive(Clone, Debug)]

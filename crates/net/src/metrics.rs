@@ -142,7 +142,7 @@ impl Metrics {
         self.0.round.get_or_create(&of(federation)).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn view(&self, federation: &str, staleness: f64, observations: u64) {
+    pub(crate) fn measured(&self, federation: &str, staleness: f64, observations: u64) {
         self.0.staleness.get_or_create(&of(federation)).set(staleness);
         self.0.observations.get_or_create(&of(federation)).set(observations as i64);
     }

@@ -560,7 +560,7 @@ pub mod coordinator_server {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JournalEntry {
-    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6")]
     pub event: ::core::option::Option<journal_entry::Event>,
 }
 /// Nested message and enum types in `JournalEntry`.
@@ -579,6 +579,9 @@ pub mod journal_entry {
         /// A choice was given up without a reward.
         #[prost(message, tag = "5")]
         Forgotten(super::ChoiceId),
+        /// Privacy noise follows from this secret from here on.
+        #[prost(bytes, tag = "6")]
+        Secret(::prost::alloc::vec::Vec<u8>),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -626,4 +629,7 @@ pub struct RuntimeState {
     /// The rules of the federation, as they were told at the first join.
     #[prost(bytes = "vec", tag = "4")]
     pub rules: ::prost::alloc::vec::Vec<u8>,
+    /// What privacy noise follows from; empty where there is none.
+    #[prost(bytes = "vec", tag = "5")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
 }

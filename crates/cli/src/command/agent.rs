@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 
 use super::runtime::{LogFormat, asked_to_end, log_to_stderr, runtime};
 use super::{Ending, print};
+use crate::statement;
 
 /// Run an agent: choose and reward over HTTP, share through a coordinator
 #[derive(Debug, clap::Args)]
@@ -19,7 +20,7 @@ Example:
   POSSE_TOKEN=… posse agent --coordinator https://coordinator:7447 --ca ca.pem --state agent-state
   curl -d '{\"arms\": [[1, 0], [0, 1]]}' -H 'content-type: application/json' localhost:7448/choose
 
-Endpoints: POST /choose, POST /reward, GET /healthz, /metrics, /openapi.json.
+Endpoints: POST /choose, POST /reward, GET /healthz, /privacy, /metrics, /openapi.json.
 The token is read from POSSE_TOKEN or --token-file, so that it is in no list of processes.")]
 pub(crate) struct Args {
     /// Where the coordinator is
@@ -88,6 +89,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         asked_to_end().await?;
         sidecar.stop().await;
         agent.close().await?;
+        if let Some(report) = agent.inspect(|machine| machine.privacy()) {
+            let lines = statement::lines(&report, 1);
+            print(&lines.into_iter().map(|line| line + "\n").collect::<String>())?;
+        }
         Ok(Ending::Done)
     })
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
+
 use super::runtime::runtime;
 use super::{Ending, print};
 use crate::demo::{Demo, play, report};
@@ -31,13 +33,17 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let demo = Demo {
-        seconds: args.seconds.clamp(0.1, 3600.0),
-        agents: args.agents.clamp(2, 1000),
-        interactions: args.interactions.clamp(100, 10_000_000),
-        seed: args.seed,
-        out: args.out.clone(),
-    };
+    let Args { seconds, agents, interactions, seed, .. } = *args;
+    if !(0.1..=3600.0).contains(&seconds) {
+        bail!("--seconds {seconds}: it must be between 0.1 and 3600");
+    }
+    if !(2..=1000).contains(&agents) {
+        bail!("--agents {agents}: it must be between 2 and 1000");
+    }
+    if !(100..=10_000_000).contains(&interactions) {
+        bail!("--interactions {interactions}: it must be between 100 and 10000000");
+    }
+    let demo = Demo { seconds, agents, interactions, seed, out: args.out.clone() };
     let story = runtime()?.block_on(play(&demo, |line| print(&format!("{line}\n"))))?;
     let page = report::write(&demo, &story)?;
     print(&story.ending(&page))?;

@@ -58,6 +58,8 @@ struct Document<'a> {
     failures: Vec<Failure<'a>>,
     /// Empty if only a part was run.
     checks: &'a [Verdict],
+    /// The accountant's statement for each private setting.
+    privacy: Vec<Value>,
 }
 
 /// A cell that failed.
@@ -137,6 +139,10 @@ fn conclude(
             rows: &rows,
             failures,
             checks: &verdicts,
+            privacy: statement::statements(&experiment.groups, &rows)
+                .iter()
+                .map(statement::Statement::document)
+                .collect(),
         };
         serde_json::to_string_pretty(&document)? + "\n"
     } else {

@@ -55,6 +55,9 @@ struct Measured {
     /// Milliseconds of an append and a sync of one upload, alone.
     sync_millis: f64,
     uploads: Uploaded,
+    /// Microseconds of processor time that an upload took the coordinator, and whoever sent it.
+    coordinator_micros: f64,
+    sender_micros: f64,
     /// Idle agents that were connected at once, and bytes that the coordinator took for each.
     idle_agents: usize,
     bytes_per_idle_agent: f64,
@@ -86,7 +89,12 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
     let sync_millis = sync(&args.data)?;
     let coordinator = Process::coordinator(&args.data, "busy")?;
     let seconds = Duration::try_from_secs_f64(args.seconds).context("--seconds is not a time")?;
+    let pid = coordinator.child.id().to_string();
+    let (ours, theirs) = (processor_seconds("self")?, processor_seconds(&pid)?);
     let uploads = upload(&coordinator.url, args.agents, args.connections, DIMENSION, seconds).await?;
+    let each = |after: f64, before: f64| 1e6 * (after - before) / uploads.acknowledged.max(1) as f64;
+    let sender_micros = each(processor_seconds("self")?, ours);
+    let coordinator_micros = each(processor_seconds(&pid)?, theirs);
     drop(coordinator);
     let coordinator = Process::coordinator(&args.data, "idle")?;
     // The first few warm up what all share.
@@ -104,6 +112,8 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
     Ok(Measured {
         sync_millis,
         uploads,
+        coordinator_micros,
+        sender_micros,
         idle_agents,
         bytes_per_idle_agent,
         core_per_second,
@@ -130,6 +140,11 @@ fn table(measured: &Measured) -> String {
         text,
         "Durable uploads, {DIMENSION} features, {} agents          {:>10.0} a second\n  acknowledged after {:.1} ms (half), {:.1} ms (99 %)",
         uploads.agents, uploads.per_second, uploads.p50, uploads.p99
+    );
+    let _ = writeln!(
+        text,
+        "  processor time an upload: coordinator {:.0} µs, sender {:.0} µs",
+        measured.coordinator_micros, measured.sender_micros
     );
     let _ = writeln!(
         text,
@@ -222,6 +237,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Processor time that a process has taken. Linux counts it in hundredths of a second.
+fn processor_seconds(process: &str) -> anyhow::Result<f64> {
+    let path = format!("/proc/{process}/stat");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The name, in brackets, may hold anything; twelve fields after it come user and system time.
+    let fields = text.rsplit_once(") ").map(|(_, rest)| rest.split(' ').skip(11).take(2));
+    let hundredths = fields.into_iter().flatten().map(str::parse::<f64>).sum::<Result<f64, _>>();
+    Ok(hundredths.with_context(|| format!("{path} is not understood"))? / 100.0)
 }
 
 fn offers() -> anyhow::Result<Vec<Arms>> {

@@ -18,7 +18,7 @@ use posse_sim::world::{ArrivalConfig, LinearConfig, Offer, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 use tokio::time::Instant;
 
-const DIMENSION: usize = 10;
+const DIMENSION: usize = 20;
 const ARMS: usize = 20;
 const NAME: &str = "demo";
 /// How long an agent may take to say its last word.
@@ -129,6 +129,10 @@ struct Scene<'d> {
 pub(crate) async fn play(demo: &Demo, say: impl Fn(&str) -> anyhow::Result<()>) -> anyhow::Result<Story> {
     let data = demo.data();
     if data.exists() {
+        // Only what an earlier demonstration left is removed.
+        if !data.join("federations").join(NAME).join("federation.json").exists() {
+            bail!("{} is there and not of a demonstration: choose another --out", data.display());
+        }
         std::fs::remove_dir_all(&data).with_context(|| format!("cannot empty {}", data.display()))?;
     }
     std::fs::create_dir_all(&data).with_context(|| format!("cannot make {}", data.display()))?;
@@ -137,7 +141,8 @@ pub(crate) async fn play(demo: &Demo, say: impl Fn(&str) -> anyhow::Result<()>) 
     let running = demo.coordinator(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
     say(&format!(
         "{} agents and a coordinator on {}, over gRPC: {} arms of {DIMENSION} features, {} interactions.\n\
-         Regret so far, of the same world: each agent alone, this federation, one learner that sees everything.\n",
+         Regret so far, in the same world: each agent alone, this federation, one learner that sees everything.\n\
+         Regret is what the best arm would have brought more than the chosen one, added up: lower is better.\n",
         demo.agents, running.address, ARMS, demo.interactions
     ))?;
     say("interactions     alone  federated   central   messages      kB   what happened")?;
@@ -326,7 +331,7 @@ impl Story {
             if self.conserved() { "nothing was lost or counted twice" } else { "SOMETHING IS WRONG" };
         let _ = writeln!(
             text,
-            "Of {made} observations the coordinator has {} and agents keep {}: {verdict}.",
+            "Of {made} observations the coordinator has {} and agents keep {} until they are worth a message: {verdict}.",
             self.shared, self.unsent
         );
         let _ = writeln!(text, "The report is {}.", page.display());

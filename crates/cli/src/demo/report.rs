@@ -41,24 +41,29 @@ fn indices(length: usize) -> impl Iterator<Item = usize> {
 
 fn html(demo: &Demo, story: &Story) -> String {
     let last = |curve: &[f64]| curve.last().copied().unwrap_or(0.0);
-    let rows = [("alone", &story.isolated), ("federated", &story.federated), ("central", &story.central)];
+    let agents = demo.agents;
+    let rows = [
+        ("alone", format!("{agents} agents that tell nobody"), &story.isolated),
+        ("federated", format!("{agents} agents that share sums when it is worth it"), &story.federated),
+        ("central", "one learner that is sent everything at once".into(), &story.central),
+    ];
     let mut events = String::new();
     for (step, what) in &story.events {
         let _ = writeln!(events, "<li>after {step} interactions: {what}</li>");
     }
     let mut table = String::new();
-    for (name, curve) in rows {
+    for (name, who, curve) in rows {
         let (messages, kilobytes) = match name {
             "federated" => (
                 (story.up.messages + story.down.messages).to_string(),
                 ((story.up.bytes + story.down.bytes) / 1000).to_string(),
             ),
             "alone" => ("0".into(), "0".into()),
-            _ => ("all data in one place".into(), String::new()),
+            _ => ("every one".into(), "all raw data".into()),
         };
         let _ = writeln!(
             table,
-            "<tr><td>{name}</td><td>{:.0}</td><td>{messages}</td><td>{kilobytes}</td></tr>",
+            "<tr><td>{name}</td><td>{who}</td><td>{:.0}</td><td>{messages}</td><td>{kilobytes}</td></tr>",
             last(curve)
         );
     }
@@ -67,16 +72,22 @@ fn html(demo: &Demo, story: &Story) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>posse demo</title>\n<style>\n\
          body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 900px; margin: 2em auto; color: #222; padding: 0 1em }}\n\
          table {{ border-collapse: collapse }} td, th {{ padding: .2em 1em; text-align: right; border-bottom: 1px solid #ddd }}\n\
-         td:first-child {{ text-align: left }} svg {{ width: 100%; height: auto }}\n</style></head><body>\n\
+         td:nth-child(-n+2), th:nth-child(2) {{ text-align: left }} svg {{ width: 100%; height: auto }}\n</style></head><body>\n\
          <h1>A federation on one machine</h1>\n\
-         <p>{} agents choose among {} arms of {} features and share what they learn through a coordinator, over gRPC.\n\
-         Cumulative regret in the same world: agents that learn alone, this federation, one learner that sees everything.</p>\n\
-         {}\n<table><tr><th></th><th>regret</th><th>messages</th><th>kB</th></tr>\n{table}</table>\n\
-         <h2>What went wrong meanwhile</h2>\n<ul>\n{events}</ul>\n\
-         <p>Of {} observations the coordinator has {} and agents keep {}: {verdict}.</p>\n</body></html>\n",
-        demo.agents,
+         <p>{agents} agents choose among {} arms of {} features, {} times in all, and share what they learn through a\n\
+         coordinator, over gRPC. <b>Regret</b> is what the best arm would have brought more than the chosen one, added up:\n\
+         lower is better, and where a line is flat there is nothing left to learn.</p>\n\
+         {}\n\
+         <table><tr><th></th><th>who learns</th><th>regret</th><th>messages</th><th>kB</th></tr>\n{table}</table>\n\
+         <h2>What went wrong meanwhile</h2>\n\
+         <p>Whoever was killed saved nothing in that moment. Agents came back from the journal beside them (grey in the\n\
+         picture), the coordinator from its log (red).</p>\n\
+         <ul>\n{events}</ul>\n\
+         <p>Of {} observations the coordinator has {}. Agents keep the other {} until they are worth a message: {verdict}.</p>\n\
+         </body></html>\n",
         super::ARMS,
         super::DIMENSION,
+        story.federated.len(),
         plot(story),
         story.federated.len(),
         story.shared,

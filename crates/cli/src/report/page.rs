@@ -8,6 +8,7 @@ use super::material::{Line, Material};
 use super::style::{COLOURS, DASHES, MARKERS, shapes};
 use super::svg::escape;
 use crate::check::{Judgement, Verdict};
+use crate::statement::{self, Statement};
 use crate::table::Estimate;
 
 const STYLE: &str = include_str!("page.css");
@@ -32,6 +33,7 @@ pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
         verdicts(material),
         figures.iter().map(figure).collect::<String>(),
         summary(material),
+        privacy(material),
         failures(material),
         provenance(material),
     ];
@@ -274,6 +276,24 @@ fn summary(material: &Material<'_>) -> String {
     format!(
         "<section id=\"summary\"><h2>Summary</h2>\n<p>Means over seeds ± one standard error. Press a heading to sort.</p>\n\
          <div class=\"scroll\"><table class=\"sortable\"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div></section>\n"
+    )
+}
+
+/// The accountant's statements, if anything is private.
+fn privacy(material: &Material<'_>) -> String {
+    let statements = statement::statements(&material.made.experiment.groups, &material.rows);
+    if statements.is_empty() {
+        return String::new();
+    }
+    let one = |statement: &Statement| {
+        let lines: String =
+            statement.lines().iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
+        format!("<h3>{}</h3>\n<ul>\n{lines}</ul>\n", escape(&statement.setting))
+    };
+    let all: String = statements.iter().map(one).collect();
+    format!(
+        "<section id=\"privacy\"><h2>Privacy</h2>\n<p>What the accountant can show for each private setting, the worst of \
+         its runs. Noise of simulations follows from the seed: only a deployment keeps the promise.</p>\n{all}</section>\n"
     )
 }
 

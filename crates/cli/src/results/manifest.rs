@@ -41,6 +41,9 @@ pub(crate) struct Manifest {
     pub(crate) cells: Vec<Status>,
     /// What became of the experiment's checks; empty until all cells are done.
     pub(crate) checks: Vec<Verdict>,
+    /// The accountant's statement for each private setting; empty until all cells are done.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) privacy: Vec<Value>,
 }
 
 /// A build of posse.
@@ -164,6 +167,7 @@ impl Manifest {
             config,
             cells: Vec::new(),
             checks: Vec::new(),
+            privacy: Vec::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `manifest.json` | what was run, by which build, how far it has come, what became of the checks |
+//! | `manifest.json` | what was run, by which build, how far it has come, what became of the checks, what privacy may be claimed |
 //! | `experiment.toml` | the experiment with all defaults; it can be run again |
 //! | `cells/` | a file for each finished cell, on the disk before the next one begins |
 //! | `summary.parquet` | a row for each cell: every setting, every metric, the seed |
@@ -30,6 +30,7 @@ use crate::experiment::{Cell, Experiment};
 use crate::row::{Record, Row};
 use crate::runner::Outcome;
 use crate::shard::Shard;
+use crate::statement::{self, Statement};
 use frame::Frame;
 pub(crate) use manifest::Manifest;
 use manifest::{MANIFEST, Progress, Status};
@@ -98,8 +99,9 @@ impl Results {
             results.clear().with_context(|| format!("cannot clear {shown}"))?;
         }
         results.manifest.cells = statuses(cells, &vec![None; cells.len()]);
-        durable::replace_text(&directory.join(EXPERIMENT), &toml::to_string(&experiment.resolved)?)?;
+        // The manifest first: from then on the directory is known as ours, wherever the process is stopped.
         results.manifest.write(directory)?;
+        durable::replace_text(&directory.join(EXPERIMENT), &toml::to_string(&experiment.resolved)?)?;
         fs::create_dir_all(directory.join(CELLS)).with_context(|| format!("cannot write to {shown}"))?;
         for place in [directory, &directory.join(CELLS)] {
             durable::sweep(place).with_context(|| format!("cannot clear {shown}"))?;
@@ -137,6 +139,8 @@ impl Results {
             }
         }
         self.manifest.checks = checks.to_vec();
+        let statements = statement::statements(&experiment.groups, rows);
+        self.manifest.privacy = statements.iter().map(Statement::document).collect();
         self.manifest.write(&self.directory)
     }
 

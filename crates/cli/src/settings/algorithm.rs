@@ -96,7 +96,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("kernel", Kind::OneOf(KERNELS), "k: how alike two arms are", ""),
     setting("length_scale", Kind::Number, "ℓ: features are divided by it", "above 0"),
     setting("exploration", Kind::Number, "ν: how much the variance counts", "0 or more"),
-    setting("history_limit", Kind::Size(20_000), "most observations that are kept", "1 or more"),
+    setting("history_limit", Kind::Size(20_000), "most observations that are kept", "1 to 20000"),
     setting("network", Kind::OneOf(&["plain", "tangent"]), "which network", ""),
     setting(
         "hidden_width",
@@ -158,6 +158,14 @@ pub(super) const FED_LIN_UCB: &[Setting] = &[setting(
     Kind::Threshold,
     "growth of det V that makes an exchange due; default 1 + 1/M²",
     "1 to inf",
+)];
+
+/// Settings that mean something else for `kernel-ucb` and `kernel-ts`.
+pub(super) const KERNEL: &[Setting] = &[setting(
+    "regularization",
+    Kind::Number,
+    "λ: variance of the noise, if that of rewards between arms is 1",
+    "above 0",
 )];
 
 /// Settings of `[[algorithm.override]]`.

@@ -191,7 +191,11 @@ impl Variant {
         if !self.defaults.contains_key(key) {
             return (key == THRESHOLD.key && self.takes_threshold()).then_some(&THRESHOLD);
         }
-        let own: &[Setting] = if self.name == "fed-lin-ucb" { algorithm::FED_LIN_UCB } else { &[] };
+        let own: &[Setting] = match self.name.as_str() {
+            "fed-lin-ucb" => algorithm::FED_LIN_UCB,
+            "kernel-ucb" | "kernel-ts" => algorithm::KERNEL,
+            _ => &[],
+        };
         let all = match self.section {
             Section::Environment => world::ENVIRONMENT,
             Section::Arrival => world::ARRIVAL,

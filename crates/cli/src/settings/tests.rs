@@ -49,6 +49,7 @@ fn every_setting_is_a_key_of_something() {
         (Section::Faults, world::FAULTS),
         (Section::Algorithm, algorithm::ALGORITHM),
         (Section::Algorithm, algorithm::FED_LIN_UCB),
+        (Section::Algorithm, algorithm::KERNEL),
         (Section::Algorithm, algorithm::PRIVACY),
     ];
     for (section, settings) in sections {

@@ -272,3 +272,43 @@ fn ratings_become_a_world_that_runs() {
     let arrival = experiment(600, "[arrival]\nkind = \"zipf\"\n");
     assert!(arrival.stderr.contains("arrivals of their own"), "{}", arrival.stderr);
 }
+
+#[test]
+fn users_come_from_who_liked_what() {
+    let directory = tempfile::tempdir().unwrap();
+    let likes = (0..30).flat_map(|user| {
+        (0..8).filter(move |item| item % 2 == user % 2).map(move |item| format!("u{user},i{item}\n"))
+    });
+    std::fs::write(directory.path().join("likes.csv"), format!("who,what\n{}", likes.collect::<String>()))
+        .unwrap();
+    let prepare = |more: &[&str]| {
+        let mut arguments =
+            vec!["data", "prepare", "ratings", "--raw", "likes.csv", "--out", "likes", "--quiet"];
+        arguments.extend(more);
+        posse(directory.path(), &arguments)
+    };
+    let ran = prepare(&["--user", "who"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("--user and --item"), "{}", ran.stderr);
+    let ran = prepare(&["--user", "who", "--item", "what", "--user-clusters", "2", "--dimension", "3"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout.starts_with("likes (users): 2 clusters, 8 items, 120 pairs, 30 users\n"),
+        "{}",
+        ran.stdout
+    );
+    let text = format!(
+        "horizon = 3000\nagents = 3\n{}[[algorithm]]\nname = \"fclub-dc\"\nnoise = 0.5\n",
+        environment(&ran)
+    );
+    std::fs::write(directory.path().join("x.toml"), text).unwrap();
+    let ran = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let document = ran.json();
+    let row = &document["rows"][0];
+    assert_eq!(
+        (&row["environment"]["kind"], &row["environment"]["users"]),
+        (&"clustered-users".into(), &serde_json::Value::Null)
+    );
+    assert!(row["regret"].as_f64().unwrap() > 0.0 && row["rand_index"].is_number());
+}

@@ -10,6 +10,7 @@ mod experiments;
 mod frames;
 mod golden;
 mod listing;
+mod privacy;
 mod report;
 mod reproduce;
 mod results;

@@ -257,21 +257,41 @@ fn a_directory_without_permission_is_refused_before_anything_runs() {
     assert!(ran.stderr.starts_with("error: cannot write to the directory closed: "), "{}", ran.stderr);
 }
 
-/// A limit on the size of files stands for a disk that is full.
+/// Runs with a limit on the size of files, which stands for a disk that is full.
+#[cfg(unix)]
+fn run_with_files_up_to(blocks: &str, directory: &Path) -> std::process::Output {
+    let script =
+        format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" run x.toml --out results -q --jobs 1");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_posse")]).current_dir(directory);
+    shell.output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_start_that_was_stopped_between_two_files_can_be_started_again() {
+    let directory = directory_with(TINY);
+    let results = directory.path().join("results");
+    let mut stopped = Vec::new();
+    // Whatever fits and whatever does not, the next attempt finds nothing that keeps it from starting.
+    for blocks in ["1", "2", "3", "4", "6", "8", "12", "16"] {
+        let output = run_with_files_up_to(blocks, directory.path());
+        stopped.push(output.status.code());
+        let ran = posse(directory.path(), &["run", "x.toml", "--out", "results", "-q"]);
+        assert_eq!(ran.code, 0, "after a disk of {blocks} blocks: {}", ran.stderr);
+        fs::remove_dir_all(&results).unwrap();
+    }
+    assert!(stopped.contains(&Some(2)), "the disk was never full: {stopped:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_full_disk_is_an_error_that_leaves_nothing_half_written() {
     let directory = directory_with(SWEEP);
-    let run = |blocks: &str| {
-        let script =
-            format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" run x.toml --out results -q --jobs 1");
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &script, env!("CARGO_BIN_EXE_posse")]).current_dir(&directory);
-        shell.output().unwrap()
-    };
+    let run = |blocks: &str| run_with_files_up_to(blocks, directory.path());
     let results = directory.path().join("results");
     // Nothing fits; the manifest fits and cells do not; cells fit and the summary does not.
-    for (blocks, name) in [("1", "experiment.toml"), ("24", "cells/000000.json"), ("50", "summary.parquet")] {
+    for (blocks, name) in [("1", "manifest.json"), ("24", "cells/000000.json"), ("50", "summary.parquet")] {
         let output = run(blocks);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{blocks}: {said}");

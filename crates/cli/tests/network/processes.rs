@@ -185,6 +185,11 @@ async fn nothing_is_lost_when_processes_are_killed() {
     let output =
         posse().args(["log", "replay", "data/federations/shop", "--json"]).current_dir(here).output();
     let replayed: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let inspect = posse()
+        .args(["log", "inspect", "data/federations/shop", "--entries", "3"])
+        .current_dir(here)
+        .output();
+    assert_eq!(inspect.unwrap().status.code(), Some(0));
     let mut held = replayed["observations"].as_u64().unwrap();
     assert!(held > 30, "{replayed}");
     for number in 0..3 {
@@ -301,4 +306,28 @@ fn the_demonstration_ends_well() {
     assert!(said.contains("coordinator killed") && said.contains("agents killed"), "{said}");
     let page = std::fs::read_to_string(directory.path().join("d/index.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("federated"));
+}
+
+#[test]
+fn the_demonstration_refuses_what_it_cannot_show_and_removes_nothing_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = |arguments: &[&str]| {
+        let output = posse().arg("demo").args(arguments).current_dir(directory.path()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (option, value) in
+        [("--seconds", "nan"), ("--seconds", "0"), ("--agents", "1"), ("--interactions", "99")]
+    {
+        let (code, why) = demo(&[option, value]);
+        assert!(
+            code == Some(2) && why.contains(option) && why.contains("between"),
+            "{option} {value}: {why}"
+        );
+    }
+    let precious = directory.path().join("data/precious");
+    std::fs::create_dir(directory.path().join("data")).unwrap();
+    std::fs::write(&precious, "mine").unwrap();
+    let (code, why) = demo(&["--out", "."]);
+    assert!(code == Some(2) && why.contains("choose another --out"), "{why}");
+    assert!(precious.exists());
 }

@@ -62,7 +62,7 @@ impl ClusteredAgent {
             privatizer.open(FIRST.0, None).expect("a budget has room for one tree");
             Private { privatizer, width: PrivateWidth::new(plan.model, privacy, dimension) }
         });
-        let first = Local::new(Evidence::none(dimension), &model, private.is_some(), false);
+        let first = Local::new(Evidence::none(dimension), &model, private.is_some());
         Self {
             name: plan.name,
             users: Users::new(dimension, model.regularization()),
@@ -160,7 +160,7 @@ impl ClusteredAgent {
             if let Some(private) = &mut self.private {
                 private.privatizer.open(id.0, Some(cluster.0)).expect("it was asked whether it may");
             }
-            self.clusters.insert(id, Local::new(own, &self.model, self.private.is_some(), false));
+            self.clusters.insert(id, Local::new(own, &self.model, self.private.is_some()));
         }
         self.clusters.remove(&cluster);
         if let Some(private) = &mut self.private {
@@ -173,43 +173,34 @@ impl ClusteredAgent {
         let mut list = ClusterList { phase, kept: Vec::new(), uploads: Vec::new() };
         let clusters: Vec<ClusterId> = self.clusters.keys().copied().collect();
         for cluster in clusters {
-            let private = self.private.is_some();
+            if let Some(upload) = self.repeat_release(cluster) {
+                list.uploads.push(upload);
+                continue;
+            }
             let local = self.clusters.get_mut(&cluster).expect("it was just listed");
-            let was_released = local.released() > 0;
-            match &self.private {
-                Some(own) if was_released && !own.privatizer.has_release(cluster.0) => {
-                    // The last release once more, word for word: it costs nothing.
-                    let evidence = own.privatizer.last(cluster.0).cloned();
-                    let evidence = evidence.expect("something was released");
-                    let sent = local.private.as_ref().expect("it is private").sent.clone();
-                    let mut again = Local::new(sent, &self.model, true, true);
-                    let buffer = local.view.buffer().clone();
-                    let view = again.view.in_flight().cloned();
-                    again.view = crate::linear::view::View::from_parts(self.model.clone(), view, buffer);
-                    again.own = local.own.clone();
-                    *local = again;
-                    let (number, based_on) = (1, local.view.version());
-                    list.uploads.push(ClusterUpload {
-                        cluster,
-                        number,
-                        based_on,
-                        information: 0.0,
-                        evidence,
-                        released: true,
-                    });
-                }
-                own => {
-                    let may = own.is_none() || was_released;
-                    *local = Local::new(local.own.clone(), &self.model, private, false);
-                    if may && !local.own.is_empty() {
-                        list.uploads.push(self.upload(cluster));
-                    } else {
-                        list.kept.push(cluster);
-                    }
-                }
+            let may = self.private.is_none() || local.released() > 0;
+            *local = Local::new(local.own.clone(), &self.model, self.private.is_some());
+            if may && !local.own.is_empty() {
+                list.uploads.push(self.upload(cluster));
+            } else {
+                list.kept.push(cluster);
             }
         }
         list
+    }
+
+    /// The last release of a cluster that has none left, once more and word for word: that costs nothing.
+    fn repeat_release(&mut self, cluster: ClusterId) -> Option<ClusterUpload> {
+        let privatizer = &self.private.as_ref()?.privatizer;
+        let local = self.clusters.get_mut(&cluster)?;
+        if privatizer.has_release(cluster.0) {
+            return None;
+        }
+        let evidence = privatizer.last(cluster.0)?.clone();
+        let released = local.private.clone().expect("in a private agent every cluster is");
+        *local = local.repeating(&released, &self.model);
+        let (number, based_on) = (1, local.view.version());
+        Some(ClusterUpload { cluster, number, based_on, information: 0.0, evidence, released: true })
     }
 
     fn take_in(&mut self, group: &GroupSnapshot) -> Result<Option<Uplink>, ProtocolError> {

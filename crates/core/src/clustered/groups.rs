@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::clustered::config::Plan;
 use crate::clustered::fclub::FIRST;
-use crate::clustered::merging::{Candidate, Merging};
-use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
+use crate::clustered::message::GroupSnapshot;
+use crate::clustered::phases::Phases;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, KnownCluster};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
@@ -50,25 +50,6 @@ pub(crate) struct Groups {
     pub(super) all: OnceCell<(Evidence, f64)>,
 }
 
-/// When clusters are sorted into groups again.
-#[derive(Debug)]
-pub(super) struct Phases {
-    pub(super) merging: Merging,
-    pub(super) base: u64,
-    pub(super) deadline: Option<u64>,
-    pub(super) phase: PhaseId,
-    /// The next phase begins when so many observations are known.
-    pub(super) next: u64,
-    pub(super) open: Option<Open>,
-}
-
-/// A phase that is beginning.
-#[derive(Clone, Debug)]
-pub(super) struct Open {
-    pub(super) opened: Tick,
-    pub(super) waiting: BTreeSet<AgentId>,
-}
-
 /// What one cluster contributed.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -98,13 +79,12 @@ impl Groups {
             next: clusters.phase_base,
             open: None,
         });
-        let floor = plan.privacy.map(|privacy| privacy.calibration(dimension).bounds.matrix);
         Self {
             name: plan.name,
             model: plan.model.model(dimension),
             patience: plan.download.ln(),
             phases,
-            floor,
+            floor: plan.privacy.map(|privacy| privacy.calibration(dimension).bounds.matrix),
             version: Version(0),
             lives: 0,
             next_group: 1,
@@ -124,7 +104,7 @@ impl Groups {
 
     /// The sums of some members, with `instead` in the place of one; made positive definite if they carry
     /// noise, which is counted.
-    fn sum<'m>(
+    pub(super) fn sum<'m>(
         &self,
         members: impl Iterator<Item = &'m Key>,
         instead: Option<(Key, &Evidence)>,
@@ -152,26 +132,23 @@ impl Groups {
         let Some(own) = self.groups.get(&group) else { return };
         let (sum, repaired) = self.sum(own.members.iter(), None);
         self.all.take();
-        if self.model.refresh([&sum].into_iter()).is_err() {
-            return;
+        if self.model.refresh([&sum].into_iter()).is_ok() {
+            self.commit(group, sum, repaired);
         }
-        self.commit(group, sum, repaired);
     }
 
     /// The model was just made from these sums.
-    fn commit(&mut self, group: u64, sum: Evidence, repaired: bool) {
+    pub(super) fn commit(&mut self, group: u64, sum: Evidence, repaired: bool) {
         self.version = self.version.next();
         self.repairs += u64::from(repaired);
         let own = self.groups.get_mut(&group).expect("the caller has it");
-        own.version = self.version;
+        (own.version, own.information) = (self.version, self.model.information());
         own.evidence = Arc::new(sum);
-        own.information = self.model.information();
     }
 
     /// What a group knows for one of its members, remembered as sent.
-    fn snapshot_to(&mut self, key: Key) -> Outgoing {
-        let known = &self.clusters[&key];
-        let (contains, group) = (known.number, known.group);
+    pub(super) fn snapshot_to(&mut self, key: Key) -> Outgoing {
+        let &Known { number: contains, group, .. } = &self.clusters[&key];
         let members = self.groups[&group].members.iter();
         let members = members.filter(|member| !self.clusters[*member].own.is_empty()).count() as u64;
         let group = self.groups.get_mut(&group).expect("every cluster has a group");
@@ -182,169 +159,13 @@ impl Groups {
         Outgoing::to(key.0, Downlink::Group(GroupSnapshot { cluster: key.2, members, snapshot }))
     }
 
-    /// Snapshots for everybody in a group who is too far behind.
-    fn push(&mut self, group: u64, outgoing: &mut Vec<Outgoing>) {
-        let information = self.groups[&group].information;
-        let mut due = Vec::new();
-        while let Some(seat) = self.groups[&group].roster.first_due(information) {
-            let key = seat.agent;
-            due.push((key, self.snapshot_to(key)));
-        }
-        due.sort_by_key(|(key, _)| *key);
-        outgoing.extend(due.into_iter().map(|(_, message)| message));
-    }
-
-    fn check(&self, upload: &ClusterUpload) -> Result<(), ProtocolError> {
-        let (expected, got) = (self.dimension(), upload.evidence.dimension());
-        if expected != got {
-            return Err(ProtocolError::Dimension { expected, got });
-        }
-        if upload.released != self.floor.is_some() {
-            return Err(ProtocolError::Evidence("noise is where none belongs, or missing"));
-        }
-        if upload.evidence.is_empty() {
-            return Err(ProtocolError::Evidence("an upload without observations"));
-        }
-        if !(upload.information.is_finite() && upload.information >= 0.0) {
-            return Err(ProtocolError::Evidence("the information is not a finite number"));
-        }
-        upload.evidence.check_release()?;
-        if upload.released { Ok(()) } else { upload.evidence.check() }
-    }
-
-    fn receive_upload(
-        &mut self,
-        from: AgentId,
-        life: u64,
-        upload: ClusterUpload,
-    ) -> Result<Vec<Outgoing>, ProtocolError> {
-        let key = (from, life, upload.cluster);
-        let known = self.clusters.get(&key).ok_or(ProtocolError::Cluster(upload.cluster))?;
-        let (expected, got) = (known.number + 1, upload.number);
-        if expected != got {
-            return Err(ProtocolError::Sequence { expected, got });
-        }
-        self.check(&upload)?;
-        if upload.evidence.count() < known.own.count() {
-            return Err(ProtocolError::Evidence("fewer observations than before"));
-        }
-        let group = known.group;
-        let before = self.groups[&group].version;
-        let (sum, repaired) = self.sum(self.groups[&group].members.iter(), Some((key, &upload.evidence)));
-        self.model.refresh([&sum].into_iter())?;
-        // From here on nothing fails.
-        self.all.take();
-        self.commit(group, sum, repaired);
-        let known = self.clusters.get_mut(&key).expect("it was there");
-        (known.number, known.own) = (upload.number, upload.evidence);
-        let mut outgoing = Vec::new();
-        self.answer(key, upload.based_on, upload.information, before, &mut outgoing);
-        self.push(group, &mut outgoing);
-        Ok(outgoing)
-    }
-
-    /// Tells a cluster that its upload is in the sums of its group, which were at `before`.
-    fn answer(
-        &mut self,
-        key: Key,
-        based_on: Version,
-        information: f64,
-        before: Version,
-        outgoing: &mut Vec<Outgoing>,
-    ) {
-        if self.floor.is_some() {
-            // What is exact here may not enter its base: it is told the sums with noise.
-            outgoing.push(self.snapshot_to(key));
-            return;
-        }
-        let (number, group) = (self.clusters[&key].number, self.clusters[&key].group);
-        let group = self.groups.get_mut(&group).expect("every cluster has a group");
-        let in_sync = group.roster.get(key).is_some_and(|seat| seat.version == before) && based_on == before;
-        let (has, version) =
-            if in_sync { (group.information, group.version) } else { (information, based_on) };
-        group.roster.set(key, has.min(group.information), self.patience, version, number);
-        let version = in_sync.then_some(group.version);
-        outgoing.push(Outgoing::to(key.0, Downlink::ClusterReceipt { cluster: key.2, number, version }));
-    }
-
-    /// All clusters of an agent, in place of those it had.
-    fn receive_list(
-        &mut self,
-        from: AgentId,
-        life: u64,
-        list: ClusterList,
-    ) -> Result<Vec<Outgoing>, ProtocolError> {
-        let ids = list.kept.iter().copied().chain(list.uploads.iter().map(|upload| upload.cluster));
-        let named: BTreeSet<ClusterId> = ids.collect();
-        if named.len() != list.kept.len() + list.uploads.len() {
-            return Err(ProtocolError::Evidence("a cluster is named twice"));
-        }
-        if self.phases.as_ref().map_or(PhaseId(0), |phases| phases.phase) < list.phase {
-            return Err(ProtocolError::Evidence("a phase that has not begun"));
-        }
-        for upload in &list.uploads {
-            self.check(upload)?;
-            if self.floor.is_none() {
-                self.model.refresh([&upload.evidence].into_iter())?;
-            }
-        }
-        // From here on nothing fails.
-        let mut touched = BTreeSet::new();
-        let gone = self.of_life(from, life).filter(|key| !named.contains(&key.2)).collect::<Vec<_>>();
-        for key in gone {
-            touched.insert(self.remove(key));
-        }
-        let was_away = self.away.remove(&from);
-        for &cluster in &list.kept {
-            let key = (from, life, cluster);
-            if !self.clusters.contains_key(&key) {
-                touched.insert(self.seat(key, None));
-            } else if was_away {
-                self.listen(key);
-            }
-        }
-        let mut answers = Vec::new();
-        for upload in list.uploads {
-            let key = (from, life, upload.cluster);
-            let group = match self.clusters.get(&key) {
-                Some(known) => known.group,
-                None => self.seat(key, None),
-            };
-            if was_away {
-                self.listen(key);
-            }
-            let before = self.groups[&group].version;
-            let known = self.clusters.get_mut(&key).expect("it has a seat");
-            (known.number, known.own) = (upload.number, upload.evidence);
-            touched.insert(group);
-            answers.push((key, upload.based_on, upload.information, before));
-        }
-        touched.iter().for_each(|group| self.renew(*group));
-        let mut outgoing = Vec::new();
-        for (key, based_on, information, before) in answers {
-            self.answer(key, based_on, information, before, &mut outgoing);
-        }
-        for group in touched {
-            if self.groups.contains_key(&group) {
-                self.push(group, &mut outgoing);
-            }
-        }
-        if let Some(Phases { phase, open: Some(open), .. }) = &mut self.phases
-            && *phase == list.phase
-        {
-            open.waiting.remove(&from);
-        }
-        outgoing.extend(self.finish_if_complete());
-        Ok(outgoing)
-    }
-
-    fn of_life(&self, agent: AgentId, life: u64) -> impl Iterator<Item = Key> {
+    pub(super) fn of_life(&self, agent: AgentId, life: u64) -> impl Iterator<Item = Key> {
         let range = (agent, life, ClusterId(0))..=(agent, life, ClusterId(u64::MAX));
         self.clusters.range(range).map(|(key, _)| *key)
     }
 
     /// Gives a new cluster a place: in this group, in the one for everybody, or in one of its own.
-    fn seat(&mut self, key: Key, group: Option<u64>) -> u64 {
+    pub(super) fn seat(&mut self, key: Key, group: Option<u64>) -> u64 {
         let everybody = self.groups.keys().next().copied().filter(|_| self.phases.is_none());
         let group = group.or(everybody).unwrap_or_else(|| {
             let made = Group {
@@ -367,7 +188,7 @@ impl Groups {
     }
 
     /// Somebody listens for a cluster again, and has heard nothing.
-    fn listen(&mut self, key: Key) {
+    pub(super) fn listen(&mut self, key: Key) {
         let Known { number, group, .. } = self.clusters[&key];
         let group = self.groups.get_mut(&group).expect("every cluster has a group");
         group.roster.set(key, 0.0, self.patience, Version(0), number);
@@ -379,7 +200,7 @@ impl Groups {
     }
 
     /// Takes a cluster out of its group, which is gone if that was all of it.
-    fn remove(&mut self, key: Key) -> u64 {
+    pub(super) fn remove(&mut self, key: Key) -> u64 {
         let known = self.clusters.remove(&key).expect("the caller has it");
         let group = self.groups.get_mut(&known.group).expect("every cluster has a group");
         group.members.remove(&key);
@@ -400,93 +221,6 @@ impl Groups {
             } else {
                 self.groups.get_mut(&known.group).expect("every cluster has a group").roster.remove(key);
             }
-        }
-    }
-
-    /// How a cluster looks to those that may be like it.
-    fn candidate(&mut self, key: Key) -> Candidate {
-        let (sum, _) = self.sum([key].iter(), None);
-        let fits = self.model.refresh([&sum].into_iter()).is_ok();
-        let estimate = if fits { self.model.estimate() } else { vec![0.0; self.dimension()] };
-        Candidate { agent: key.0.0, estimate, count: sum.count() }
-    }
-
-    /// The group that a newcomer without observations fits into.
-    fn place(&mut self, key: Key) -> Option<u64> {
-        let merging = self.phases.as_ref()?.merging;
-        // Without observations a radius is 1, and so is the sum of two at least.
-        if merging.gate <= 1.0 {
-            return None;
-        }
-        let ids: Vec<u64> = self.groups.keys().copied().collect();
-        let members: Vec<Vec<Key>> =
-            ids.iter().map(|id| self.groups[id].members.iter().copied().collect()).collect();
-        let groups: Vec<Vec<Candidate>> = members
-            .into_iter()
-            .map(|keys| keys.into_iter().map(|key| self.candidate(key)).collect())
-            .collect();
-        let newcomer = Candidate { agent: key.0.0, estimate: vec![0.0; self.dimension()], count: 0 };
-        merging.place(&newcomer, groups.iter().map(Vec::as_slice)).map(|index| ids[index])
-    }
-
-    /// Begins a phase if enough is known, and asks everybody for their clusters.
-    fn start_if_due(&mut self) -> Vec<Outgoing> {
-        let known: u64 = self.clusters.values().map(|cluster| cluster.own.count()).sum();
-        let Some(phases) = &mut self.phases else { return Vec::new() };
-        if phases.open.is_some() || known < phases.next || self.seats.is_empty() {
-            return Vec::new();
-        }
-        while known >= phases.next {
-            phases.phase = PhaseId(phases.phase.0 + 1);
-            let length = phases.base.saturating_pow(u32::try_from(phases.phase.0).unwrap_or(u32::MAX));
-            phases.next = phases.next.saturating_add(length);
-        }
-        let waiting = self.seats.keys().copied().collect();
-        phases.open = Some(Open { opened: self.now, waiting });
-        vec![Outgoing::to_everyone(Downlink::Regroup { phase: phases.phase, anew: false })]
-    }
-
-    /// When all have answered: sorts clusters into groups, and tells the members of every group that is not
-    /// as it was.
-    fn finish_if_complete(&mut self) -> Vec<Outgoing> {
-        let Some(phases) = &mut self.phases else { return Vec::new() };
-        if phases.open.take_if(|open| open.waiting.is_empty()).is_none() {
-            return Vec::new();
-        }
-        let merging = phases.merging;
-        let keys: Vec<Key> = self.clusters.keys().copied().collect();
-        let candidates: Vec<Candidate> = keys.iter().map(|key| self.candidate(*key)).collect();
-        let mut outgoing = Vec::new();
-        for group in merging.groups(&candidates) {
-            let members: BTreeSet<Key> = group.into_iter().map(|index| keys[index]).collect();
-            let first = *members.first().expect("a group is not empty");
-            if self.groups[&self.clusters[&first].group].members == members {
-                continue;
-            }
-            self.form(&members);
-            let listening: Vec<Key> = members.iter().copied().filter(|key| self.is_heard(*key)).collect();
-            outgoing.extend(listening.into_iter().map(|key| self.snapshot_to(key)));
-        }
-        outgoing.extend(self.start_if_due());
-        outgoing
-    }
-
-    /// Makes a new group of these clusters, which leave the groups they were in.
-    fn form(&mut self, members: &BTreeSet<Key>) {
-        let mut formed = None;
-        for &key in members {
-            let known = self.clusters[&key].clone();
-            self.remove(key);
-            let group = self.seat(key, formed);
-            formed = Some(group);
-            let seat = self.clusters.get_mut(&key).expect("it was just seated");
-            *seat = Known { group, ..known };
-            if !self.is_heard(key) {
-                self.groups.get_mut(&group).expect("it was just made").roster.remove(key);
-            }
-        }
-        if let Some(group) = formed {
-            self.renew(group);
         }
     }
 }
@@ -571,18 +305,22 @@ impl Coordinator for Groups {
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         let life = *self.seats.get(&agent)?;
-        let uploads = self.of_life(agent, life).map(|key| self.clusters[&key].number).sum();
-        Some(AgentStanding { uploads, version: self.version, information: 0.0 })
+        let mine = || self.of_life(agent, life).map(|key| (key, &self.clusters[&key]));
+        let uploads = mine().map(|(_, cluster)| cluster.number).sum();
+        // Of its clusters, the one furthest behind its group.
+        let behind = mine().filter_map(|(key, cluster)| {
+            let group = &self.groups[&cluster.group];
+            Some(group.information - group.roster.get(key)?.information)
+        });
+        let information = self.inspect().information - behind.fold(0.0, f64::max);
+        Some(AgentStanding { uploads, version: self.version, information })
     }
 
     fn clusters(&self) -> Vec<KnownCluster> {
-        let known = |(key, cluster): (&Key, &Known)| KnownCluster {
-            agent: key.0,
-            orphan: self.seats.get(&key.0) != Some(&key.1),
-            cluster: key.2,
-            group: cluster.group,
-            uploads: cluster.number,
-            count: cluster.own.count(),
+        let known = |(key, cluster): (&Key, &Known)| {
+            let orphan = self.seats.get(&key.0) != Some(&key.1);
+            let (group, uploads, count) = (cluster.group, cluster.number, cluster.own.count());
+            KnownCluster { agent: key.0, orphan, cluster: key.2, group, uploads, count }
         };
         self.clusters.iter().map(known).collect()
     }

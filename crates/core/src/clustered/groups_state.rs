@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use crate::clustered::groups::{Group, Groups, Known, Open};
+use crate::clustered::groups::{Group, Groups, Known};
+use crate::clustered::phases::Open;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};

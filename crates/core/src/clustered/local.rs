@@ -30,19 +30,24 @@ pub(crate) struct Released {
 }
 
 impl Local {
-    /// A cluster whose observations nobody has heard of. If `announced`, they are in flight.
-    pub(crate) fn new(own: Evidence, model: &Ridge, private: bool, announced: bool) -> Self {
-        let nothing = Evidence::none(own.dimension());
+    /// A cluster whose observations nobody has heard of.
+    pub(crate) fn new(own: Evidence, model: &Ridge, private: bool) -> Self {
         let view = if own.is_empty() {
             View::new(model.clone())
-        } else if announced {
-            View::from_parts(model.clone(), Some(own.clone()), nothing.clone())
         } else {
             View::from_parts(model.clone(), None, own.clone())
         };
-        let sent = if announced { own.clone() } else { nothing };
+        let sent = Evidence::none(own.dimension());
         let private = private.then(|| Released { chooser: model.clone(), sent });
         Self { own, view, private, members: 0 }
+    }
+
+    /// The same private cluster, with its last release on its way once more to somebody who knows nothing.
+    pub(crate) fn repeating(&self, released: &Released, model: &Ridge) -> Self {
+        let sent = released.sent.clone();
+        let view = View::from_parts(model.clone(), Some(sent.clone()), self.view.buffer().clone());
+        let private = Some(Released { chooser: model.clone(), sent });
+        Self { own: self.own.clone(), view, private, members: 0 }
     }
 
     /// Observations in the last release.

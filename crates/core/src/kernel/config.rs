@@ -13,7 +13,7 @@ use crate::width::{NOT_NEGATIVE, POSITIVE};
 
 /// Settings of `kernel-ucb` and `kernel-ts`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct KernelConfig {
     /// k: how similar two arms are. Default exponential.
     pub kernel: Kernel,

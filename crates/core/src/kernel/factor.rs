@@ -11,7 +11,7 @@
 //! right, and no multiplication is fused with an addition: neither the vector width nor the number of columns
 //! solved together changes a result.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::glm::exponential::{LANES, Lanes};
 
@@ -63,22 +63,9 @@ impl GrowingFactor {
     /// z = L⁻¹k in place, for one column after the other. Each has [`blocks`](Self::blocks) blocks; rows that
     /// are not there become zero.
     pub(super) fn solve(&self, columns: &mut [Lanes]) {
-        if self.len == 0 {
-            return;
+        if self.len > 0 {
+            Arch::new().dispatch(Solve { factor: self, columns });
         }
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for group in columns.chunks_mut(TOGETHER * self.blocks()) {
-                    match group.len() / self.blocks() {
-                        1 => self.solve_group::<1>(group),
-                        2 => self.solve_group::<2>(group),
-                        3 => self.solve_group::<3>(group),
-                        _ => self.solve_group::<TOGETHER>(group),
-                    }
-                }
-            },
-        );
     }
 
     #[inline(always)]
@@ -105,6 +92,29 @@ impl GrowingFactor {
                     // Rows up to this one are done: what becomes of their sums does not matter.
                     subtract(&mut sums[n], column, z[i]);
                 }
+            }
+        }
+    }
+}
+
+/// A type and not a closure: a closure is called through a function that is not compiled for wide vectors.
+struct Solve<'a> {
+    factor: &'a GrowingFactor,
+    columns: &'a mut [Lanes],
+}
+
+impl WithSimd for Solve<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let blocks = self.factor.blocks();
+        for group in self.columns.chunks_mut(TOGETHER * blocks) {
+            match group.len() / blocks {
+                1 => self.factor.solve_group::<1>(group),
+                2 => self.factor.solve_group::<2>(group),
+                3 => self.factor.solve_group::<3>(group),
+                _ => self.factor.solve_group::<TOGETHER>(group),
             }
         }
     }

@@ -32,42 +32,35 @@ impl Kernel {
     /// Of `x` with each of the points in `block`, which has a row of lanes a feature. The scale is 1/ℓ².
     #[inline(always)]
     pub(super) fn with_block(self, x: &[f64], block: &[Lanes], inverse_square_scale: f64) -> Lanes {
-        let mut values = [0.0; LANES];
+        let mut products = [0.0; LANES];
         if self == Self::Linear {
             for (x, row) in x.iter().zip(block) {
                 for lane in 0..LANES {
-                    values[lane] += x * row[lane];
+                    products[lane] += x * row[lane];
                 }
             }
-            values.iter_mut().for_each(|value| *value *= inverse_square_scale);
-        } else {
-            for (x, row) in x.iter().zip(block) {
-                for lane in 0..LANES {
-                    let difference = x - row[lane];
-                    values[lane] += difference * difference;
-                }
-            }
-            values.iter_mut().for_each(|value| *value = self.of_square(*value * inverse_square_scale));
+            return each(products, |product| product * inverse_square_scale);
         }
-        values
-    }
-
-    /// Of points at squared distance r² ≥ 0.
-    #[inline(always)]
-    fn of_square(self, square: f64) -> f64 {
-        let square = square.min(FARTHEST * FARTHEST);
+        let mut squares = products;
+        for (x, row) in x.iter().zip(block) {
+            for lane in 0..LANES {
+                let difference = x - row[lane];
+                squares[lane] += difference * difference;
+            }
+        }
+        let squares = each(squares, |square| (square * inverse_square_scale).min(FARTHEST * FARTHEST));
         match self {
-            Self::Exponential => exp(-square.sqrt()),
-            Self::Rbf => exp(-0.5 * square),
-            Self::Matern15 => {
+            Self::Exponential => each(squares, |square| exp(-square.sqrt())),
+            Self::Rbf => each(squares, |square| exp(-0.5 * square)),
+            Self::Matern15 => each(squares, |square| {
                 let r = (3.0 * square).sqrt();
                 (1.0 + r) * exp(-r)
-            }
-            Self::Matern25 => {
+            }),
+            Self::Matern25 => each(squares, |square| {
                 let r = (5.0 * square).sqrt();
                 (1.0 + r + 5.0 / 3.0 * square) * exp(-r)
-            }
-            Self::Linear => unreachable!("it is not one of the distance"),
+            }),
+            Self::Linear => products,
         }
     }
 
@@ -78,6 +71,15 @@ impl Kernel {
             _ => 1.0,
         }
     }
+}
+
+/// The same of every lane: one loop for each kernel, so that it runs in vector registers.
+#[inline(always)]
+fn each(mut lanes: Lanes, of: impl Fn(f64) -> f64) -> Lanes {
+    for lane in &mut lanes {
+        *lane = of(*lane);
+    }
+    lanes
 }
 
 #[cfg(test)]

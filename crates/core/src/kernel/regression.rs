@@ -4,7 +4,7 @@
 //! arm has mean kᵀ(K + λI)⁻¹y and variance k(x, x) − kᵀ(K + λI)⁻¹k. In terms of K + λI = LLᵀ, z = L⁻¹k and
 //! q = L⁻¹y they are zᵀq and k(x, x) − ‖z‖².
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::factor::GrowingFactor;
 use super::function::Kernel;
@@ -138,15 +138,7 @@ impl KernelRegression {
 
     /// k(x, ·) of all observed arms; zero in lanes without one.
     fn compare(&self, x: &[f64], column: &mut [Lanes]) {
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                let blocks = self.points.chunks_exact(self.dimension);
-                for (values, block) in column.iter_mut().zip(blocks) {
-                    *values = self.kernel.with_block(x, block, self.inverse_square_scale);
-                }
-            },
-        );
+        Arch::new().dispatch(Compare { regression: self, x, column });
         let vacant = column.len() * LANES - self.len();
         if let Some(last) = column.last_mut() {
             last[LANES - vacant..].fill(0.0);
@@ -163,6 +155,25 @@ impl KernelRegression {
             }
         }
         (square.iter().sum(), mean.iter().sum())
+    }
+}
+
+/// k(x, ·) of whole blocks.
+struct Compare<'a> {
+    regression: &'a KernelRegression,
+    x: &'a [f64],
+    column: &'a mut [Lanes],
+}
+
+impl WithSimd for Compare<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let KernelRegression { kernel, inverse_square_scale, dimension, points, .. } = self.regression;
+        for (values, block) in self.column.iter_mut().zip(points.chunks_exact(*dimension)) {
+            *values = kernel.with_block(self.x, block, *inverse_square_scale);
+        }
     }
 }
 

@@ -13,11 +13,13 @@ mod noise;
 mod plan;
 pub(crate) mod privatizer;
 mod repair;
+mod report;
 mod tree;
 
-pub use accountant::{Accountant, Exhausted, PrivacyReport};
+pub use accountant::{Accountant, Exhausted};
 pub use config::{Bounds, Calibration, Clip, PrivacyConfig};
 pub use noise::{Node, NoiseSource, SeededNoise};
 pub use plan::{Advice, Plan, PlanRequest};
 pub use repair::{repair, smallest_eigenvalue};
+pub use report::{PrivacyReport, Statement};
 pub use tree::{Tree, depth};

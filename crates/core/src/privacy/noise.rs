@@ -22,7 +22,9 @@ pub struct Node {
 /// predictable: there, implement this with the operating system's generator and hand it to the agent
 /// ([`Agent::use_noise`](crate::Agent::use_noise)) before its first release.
 pub trait NoiseSource: Send + fmt::Debug {
-    /// Fills `out` with independent standard normals, for this node and never again for it.
+    /// Fills `out` with independent standard normals, for this node and never again for it: a tree keeps them
+    /// as long as it needs them. An agent that does everything again after a crash asks again, and must get
+    /// the same.
     fn fill(&mut self, node: Node, out: &mut [f64]);
 
     /// Another life of the agent begins: what was drawn for nodes of the last one must not come again.

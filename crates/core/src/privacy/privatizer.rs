@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::error::{DecodeError, InputError};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, Incarnation};
-use crate::privacy::accountant::{Accountant, Exhausted, PrivacyReport};
+use crate::privacy::accountant::{Accountant, Exhausted};
 use crate::privacy::config::{Calibration, Clip, PrivacyConfig};
 use crate::privacy::noise::{NoiseSource, SeededNoise};
 use crate::privacy::repair::smallest_eigenvalue;
+use crate::privacy::report::PrivacyReport;
 use crate::privacy::tree::Tree;
 use crate::random::Seed;
 use crate::wire::{self, v1};
@@ -27,6 +28,7 @@ pub(crate) struct Privatizer {
     streams: BTreeMap<u64, Stream>,
     clipped: u64,
     signal_to_shift: Option<f64>,
+    life: Incarnation,
 }
 
 /// One stream of sums with its tree.
@@ -49,6 +51,7 @@ impl Privatizer {
             streams: BTreeMap::new(),
             clipped: 0,
             signal_to_shift: None,
+            life: Incarnation(0),
         }
     }
 
@@ -58,6 +61,7 @@ impl Privatizer {
 
     pub(crate) fn begin_life(&mut self, life: Incarnation) {
         self.noise.begin_life(life);
+        self.life = life;
     }
 
     /// The observation within its bounds, or an error if larger ones are refused.
@@ -133,6 +137,7 @@ impl Privatizer {
     pub(crate) fn report(&self, most_of_a_user: u64) -> PrivacyReport {
         let mut report = self.accountant.report(most_of_a_user, self.clipped);
         report.signal_to_shift = self.signal_to_shift;
+        report.life = self.life.0;
         report
     }
 

@@ -10,6 +10,7 @@ use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::ids::{AgentId, Epoch, Incarnation, Tick, UserId};
 use crate::message::Uplink;
+use crate::privacy::NoiseSource;
 use crate::session::frame::{DownFrame, UpFrame};
 use crate::wire::{self, v1};
 
@@ -138,6 +139,11 @@ impl Endpoint {
     #[must_use]
     pub fn deadline(&self) -> Option<Tick> {
         self.sent_at.map(|sent| sent.after(self.resend_after))
+    }
+
+    /// Draws the agent's privacy noise from here from now on.
+    pub fn use_noise(&mut self, noise: Box<dyn NoiseSource>) {
+        self.agent.use_noise(noise);
     }
 
     /// The agent inside.

@@ -24,7 +24,7 @@ pub struct Manifest {
     pub format: u32,
     /// Which data set it is.
     pub name: String,
-    /// What was made of it: `table`, `clusters`, `recommender` or `log`.
+    /// What was made of it: `table`, `clusters`, `recommender`, `users` or `log`.
     pub kind: String,
     /// SHA-256 of the content: of all values in all tables, whatever their encoding.
     pub hash: String,

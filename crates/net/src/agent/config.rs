@@ -32,6 +32,8 @@ pub struct AgentConfig {
     pub first_pause: Duration,
     /// The longest pause between attempts. Default 30 s.
     pub longest_pause: Duration,
+    /// Where the noise of private federations comes from.
+    pub noise: NoiseOrigin,
     /// Certificates, for `https://`.
     pub tls: AgentTls,
 }
@@ -45,6 +47,17 @@ pub enum Carriage {
     Exchange(Duration),
     /// Only when [`Agent::exchange`](super::Agent::exchange) is called.
     ByHand,
+}
+
+/// Where the noise of private federations comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoiseOrigin {
+    /// The operating system's random generator. Nobody else knows it.
+    #[default]
+    System,
+    /// The seed of the federation, as in a simulation that it is compared with. The coordinator knows that seed and
+    /// could take the noise away: nothing is private.
+    Seed,
 }
 
 /// Certificates in PEM form.
@@ -73,6 +86,7 @@ impl Default for AgentConfig {
             carriage: Carriage::Link,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
+            noise: NoiseOrigin::System,
             tls: AgentTls::default(),
         }
     }
@@ -85,6 +99,9 @@ impl AgentConfig {
         }
         if let Some(reward) = self.default_reward.filter(|reward| !reward.is_finite()) {
             return Err(ConfigError::new("default_reward", reward, "it must be finite"));
+        }
+        if self.carriage == Carriage::Exchange(Duration::ZERO) {
+            return Err(ConfigError::new("carriage", "0s", "the time between calls must be above 0"));
         }
         if self.first_pause.is_zero() || self.longest_pause < self.first_pause {
             let value = format!("{:?}", self.first_pause);

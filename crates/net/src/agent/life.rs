@@ -18,7 +18,8 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
-use super::{AgentConfig, AgentError, ChoiceId, Chosen, RewardError};
+use super::noise::Secret;
+use super::{AgentConfig, AgentError, ChoiceId, Chosen, NoiseOrigin, RewardError};
 use crate::clock::Clock;
 use crate::log::{FileLog, Log, LogError};
 use crate::v1::journal_entry::Event;
@@ -84,6 +85,8 @@ pub(super) struct Life {
     rules: Rules,
     shape: Shape,
     endpoint: Endpoint,
+    /// What privacy noise follows from, where there is any.
+    secret: Option<Secret>,
     choices: u64,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
@@ -110,6 +113,7 @@ impl Life {
     /// A new life.
     pub(super) fn begin(config: &AgentConfig, rules: Rules, life: Incarnation) -> Result<Self, AgentError> {
         let mut new = Self::new(config, rules, life)?;
+        new.draw_secret(config);
         if let Some(directory) = &config.state {
             let mut journal = FileLog::open_journal(directory)?;
             journal.replay()?;
@@ -126,6 +130,7 @@ impl Life {
             rules,
             shape,
             endpoint,
+            secret: None,
             choices: 0,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
@@ -151,6 +156,7 @@ impl Life {
         let state = RuntimeState::decode(&state[..]).map_err(|error| foreign(&error))?;
         let rules: Rules = serde_json::from_slice(&state.rules).map_err(|error| foreign(&error))?;
         let mut life = Self::new(config, rules, Incarnation(0))?;
+        life.use_secret(Secret::from_bytes(&state.secret));
         life.endpoint.restore(&state.endpoint).map_err(|error| foreign(&error))?;
         life.status.life = life.endpoint.incarnation().0;
         life.choices = state.choices;
@@ -165,6 +171,11 @@ impl Life {
         life.status =
             AgentStatus { life: life.status.life, pending: life.pending.len(), ..Default::default() };
         life.journal = Some(journal);
+        // If this state is an old copy, its noise was used before.
+        life.draw_secret(config);
+        if let Some(Secret(bytes)) = life.secret.clone() {
+            life.note(Event::Secret(bytes.to_vec()));
+        }
         Ok(Some(life))
     }
 
@@ -172,11 +183,25 @@ impl Life {
     pub(super) fn begin_again(&mut self, config: &AgentConfig, life: Incarnation) -> Result<(), AgentError> {
         let (endpoint, _) = self.rules.endpoint(life, config.local_features)?;
         self.endpoint = endpoint;
+        self.draw_secret(config);
         self.outbox.clear();
         self.outlived = false;
         self.status.life = life.0;
         self.save()?;
         Ok(())
+    }
+
+    /// Draws noise from a new secret of the system's from now on, if the agent is private.
+    fn draw_secret(&mut self, config: &AgentConfig) {
+        let private = self.machine().privacy().is_some() && config.noise == NoiseOrigin::System;
+        self.use_secret(private.then(Secret::draw));
+    }
+
+    fn use_secret(&mut self, secret: Option<Secret>) {
+        if let Some(secret) = &secret {
+            self.endpoint.use_noise(secret.noise());
+        }
+        self.secret = secret;
     }
 
     pub(super) fn choose(
@@ -381,6 +406,7 @@ impl Life {
             choices: self.choices,
             pending: pending.collect(),
             rules: serde_json::to_vec(&self.rules).expect("settings have string keys"),
+            secret: self.secret.as_ref().map_or_else(Vec::new, |secret| secret.0.to_vec()),
         };
         journal.snapshot(&state.encode_to_vec())?;
         journal.truncate()
@@ -453,6 +479,9 @@ impl Life {
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
             }
             Event::Forgotten(id) => self.settle(id.into()),
+            Event::Secret(bytes) => {
+                self.use_secret(Some(Secret::from_bytes(&bytes).ok_or("a secret of another length")?));
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
 use tracing::{debug, info, warn};
 
 use super::life::Rules;
@@ -21,8 +21,10 @@ use crate::v1::{JoinReply, JoinRequest};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a link is pinged.
 const PING: Duration = Duration::from_secs(20);
-/// Bytes that the longest frame has beside its matrix.
-const AROUND: usize = 64 << 10;
+/// Frames that may come in one answer to a call.
+const AT_ONCE: usize = 8;
+/// Bytes that a frame may have in any case.
+const LEAST: usize = 1 << 20;
 
 /// A way to the coordinator.
 pub(super) struct Carrier {
@@ -31,6 +33,8 @@ pub(super) struct Carrier {
     federation: Option<MetadataValue<Ascii>>,
     credential: (&'static str, MetadataValue<Ascii>),
     greeted: bool,
+    /// Bytes of the longest frame that may come.
+    longest: usize,
 }
 
 impl Carrier {
@@ -78,7 +82,7 @@ impl Carrier {
                 ));
             }
         };
-        Ok(Self { endpoint, client: None, federation, credential, greeted: false })
+        Ok(Self { endpoint, client: None, federation, credential, greeted: false, longest: 0 })
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -104,8 +108,11 @@ impl Carrier {
     async fn join(&mut self, resumes: bool) -> Result<JoinReply, Status> {
         let request = self.request(JoinRequest { protocol: crate::PROTOCOL, resumes });
         let mut client = self.client().await?;
-        let reply = tokio::time::timeout(PATIENCE, client.join(request)).await;
-        Ok(reply.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
+        let reply = in_time(client.join(request)).await?;
+        // A model holds twice what the longest upload does, and a few vectors.
+        let longest = usize::try_from(reply.max_frame_bytes).unwrap_or(usize::MAX);
+        self.longest = longest.saturating_mul(4).max(LEAST);
+        Ok(reply)
     }
 
     /// Asks for the rules and a new life until there is an answer.
@@ -126,6 +133,12 @@ impl Carrier {
         }
         unreachable!("attempts do not end")
     }
+}
+
+/// The answer to a call, unless it takes too long.
+async fn in_time<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+    let answer = tokio::time::timeout(PATIENCE, call).await;
+    Ok(answer.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
 }
 
 /// Whether asking again is pointless until a person has done something.
@@ -250,11 +263,10 @@ async fn link(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
     join(shared, carrier).await?;
     let (outgoing, frames) = mpsc::channel(8);
     let request = carrier.request(ReceiverStream::new(frames));
-    let limit = 8 * shared.life().dimension().pow(2) + AROUND;
-    let mut client = carrier.client().await?.max_decoding_message_size(limit);
+    let mut client = carrier.client().await?.max_decoding_message_size(carrier.longest);
     // The hello goes first: some proxies pass nothing on before the first message.
     flush(shared, &outgoing).await?;
-    let mut incoming = client.link(request).await?.into_inner();
+    let mut incoming = in_time(client.link(request)).await?;
     info!(agent = shared.life().id().0, "linked");
     loop {
         let next = {
@@ -356,15 +368,14 @@ async fn exchange_once_status(shared: &Shared, carrier: &mut Carrier) -> Result<
     if frames.is_empty() {
         frames.push(shared.life().question());
     }
-    let limit = 8 * shared.life().dimension().pow(2) + AROUND;
     for frame in frames {
         let request = carrier.request(frame.to_wire());
+        let limit = carrier.longest.saturating_mul(AT_ONCE);
         let mut client = carrier.client().await?.max_decoding_message_size(limit);
-        let reply = tokio::time::timeout(PATIENCE, client.exchange(request)).await;
-        let reply = reply.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner();
-        for frame in reply.frames {
+        for frame in in_time(client.exchange(request)).await?.frames {
             receive(shared, frame)?;
         }
     }
+    shared.changed.send_replace(());
     Ok(shared.life().has_mail())
 }

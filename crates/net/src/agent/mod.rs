@@ -4,6 +4,7 @@
 mod config;
 mod life;
 mod link;
+mod noise;
 mod sidecar;
 
 use std::fmt;
@@ -16,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-pub use config::{AgentConfig, AgentTls, Carriage};
+pub use config::{AgentConfig, AgentTls, Carriage, NoiseOrigin};
 pub use life::{AgentStatus, Rules};
 pub use sidecar::{Sidecar, sidecar};
 
@@ -133,7 +134,11 @@ impl Agent {
     /// Chooses one of `arms` for `user`. Never waits for the network.
     pub fn choose(&self, user: UserId, arms: &Arms) -> Result<Chosen, InputError> {
         let now = self.shared.clock.now();
-        self.life().choose(user, arms, now, &self.shared.config)
+        let mut life = self.life();
+        let chosen = life.choose(user, arms, now, &self.shared.config);
+        // What expired meanwhile may have been worth a message.
+        self.shared.wake_for_mail(life);
+        chosen
     }
 
     /// Learns the reward of a choice, at any time after it.
@@ -141,11 +146,7 @@ impl Agent {
         let now = self.shared.clock.now();
         let mut life = self.life();
         life.reward(id, reward, now)?;
-        let has_mail = life.has_mail();
-        drop(life);
-        if has_mail {
-            self.shared.wake.notify_one();
-        }
+        self.shared.wake_for_mail(life);
         Ok(())
     }
 
@@ -229,6 +230,15 @@ impl Agent {
 impl Shared {
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever carries messages has to know if there are any.
+    fn wake_for_mail(&self, life: MutexGuard<'_, Life>) {
+        let has_mail = life.has_mail();
+        drop(life);
+        if has_mail {
+            self.wake.notify_one();
+        }
     }
 }
 

@@ -45,6 +45,7 @@ pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> 
         .route("/choose", post(choose))
         .route("/reward", post(reward))
         .route("/healthz", get(health))
+        .route("/privacy", get(privacy))
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(|| async { Json(openapi()) }))
         .layer(DefaultBodyLimit::max(LONGEST))
@@ -132,6 +133,14 @@ async fn health(State(agent): State<Agent>) -> Response {
     .into_response()
 }
 
+/// What the accountant can show; 404 where nothing is private.
+async fn privacy(State(agent): State<Agent>) -> Response {
+    match agent.inspect(|machine| machine.privacy()) {
+        Some(report) => Json(report.statement()).into_response(),
+        None => refuse(StatusCode::NOT_FOUND, &"this federation is not private"),
+    }
+}
+
 async fn metrics(State(agent): State<Agent>) -> Response {
     let status = agent.status();
     let lines = [
@@ -198,6 +207,10 @@ fn openapi() -> Value {
                 "responses": { "200": answer("learned", json!({ "type": "object" })), "404": error(), "422": error() },
             } },
             "/healthz": { "get": { "summary": "How the agent is doing", "responses": { "200": answer("it chooses", json!({ "type": "object" })) } } },
+            "/privacy": { "get": {
+                "summary": "What privacy was spent and may be claimed",
+                "responses": { "200": answer("the accountant's statement", json!({ "type": "object" })), "404": error() },
+            } },
             "/metrics": { "get": { "summary": "Counters for Prometheus", "responses": { "200": { "description": "OpenMetrics text" } } } },
         },
     })

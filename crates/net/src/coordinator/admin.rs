@@ -26,8 +26,8 @@ pub(super) fn site(federations: Vec<FederationHandle>, metrics: Metrics) -> Rout
 
 async fn metrics_page(State(watched): State<Watched>) -> Response {
     for federation in &watched.federations {
-        if let Some(view) = federation.look().await {
-            watched.metrics.view(&federation.config().name, view.staleness, view.observations);
+        if let Some((staleness, observations)) = federation.measure().await {
+            watched.metrics.measured(&federation.config().name, staleness, observations);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -319,23 +319,25 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
             open().map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
         federations.push(handle);
     }
+    let room = u32::try_from(config.limits.waiting_megabytes << 20).unwrap_or(u32::MAX);
     let shared = Arc::new(Shared {
         federations: federations.clone(),
         tokens: tokens.clone(),
         rates: Rates::new(config.limits.frames_per_second),
-        room: Arc::new(Semaphore::new((config.limits.waiting_megabytes as usize) << 20)),
+        room: (Arc::new(Semaphore::new(room as usize)), room),
         metrics: metrics.clone(),
         links: AtomicU64::new(1),
     });
     let longest = config.federations.iter().map(FederationConfig::longest_frame).max().unwrap_or(0);
     // What is a little too long is refused by name; what is far too long is not even read.
-    let unread = 4 * longest as usize + (64 << 10);
+    let unread = (longest + (3 * longest).min(1 << 20)) as usize + (64 << 10);
     let service = CoordinatorServer::new(Service(shared)).max_decoding_message_size(unread);
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTION)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
-        .expect("the committed description is a description");
+        .expect("the committed descriptions are descriptions");
     let patience = Duration::from_secs(config.limits.patience);
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(patience))

@@ -10,14 +10,14 @@ use posse_core::AgentId;
 use posse_core::session::{DownFrame, UpFrame};
 use posse_core::wire::v1 as wire;
 use prost::Message;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::limits::Rates;
 use super::tokens::Tokens;
 use crate::PROTOCOL;
-use crate::federation::{Answer, Command, FederationHandle, Reason, Refusal};
+use crate::federation::{Answer, Attached, Command, FederationHandle, Reason, Refusal};
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
@@ -34,8 +34,8 @@ pub(super) struct Shared {
     /// `None`: agents are believed who they say they are.
     pub(super) tokens: Option<Arc<Tokens>>,
     pub(super) rates: Rates,
-    /// Bytes of frames that may wait.
-    pub(super) room: Arc<Semaphore>,
+    /// Bytes of frames that may wait: those that are left, and all.
+    pub(super) room: (Arc<Semaphore>, u32),
     pub(super) metrics: Metrics,
     pub(super) links: AtomicU64,
 }
@@ -127,7 +127,10 @@ impl Shared {
             return Err(Refusal::new(Reason::Rate, "too many frames: wait a second"));
         }
         let frame = UpFrame::from_wire(frame)?;
-        let room = Arc::clone(&self.room).acquire_many_owned(bytes as u32).await;
+        let (room, most) = &self.room;
+        // A frame that is longer than all the room there is gets all of it.
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(*most);
+        let room = Arc::clone(room).acquire_many_owned(bytes).await;
         Ok((frame, room.map_err(|_| Refusal::unavailable("it is shutting down"))?))
     }
 }
@@ -164,20 +167,27 @@ impl Coordinator for Service {
 
     async fn link(&self, request: Request<Streaming<wire::UpFrame>>) -> Result<Response<LinkStream>, Status> {
         let caller = self.0.caller(request.metadata())?;
-        let link = self.0.links.fetch_add(1, Ordering::Relaxed);
+        let number = self.0.links.fetch_add(1, Ordering::Relaxed);
         let (sink, frames) = mpsc::channel(LINK);
-        let attach = Command::Attach { agent: caller.agent, link, sink: sink.clone() };
-        if !caller.federation.send(attach).await {
+        let (leash, let_go) = oneshot::channel();
+        let link = Attached { number, sink: sink.clone(), _leash: leash };
+        if !caller.federation.send(Command::Attach { agent: caller.agent, link }).await {
             return Err(gone());
         }
         let shared = Arc::clone(&self.0);
         let incoming = request.into_inner();
         tokio::spawn(async move {
-            let Caller { agent, federation, .. } = caller.clone();
-            if let Err(status) = listen(&shared, &caller, link, incoming, &sink).await {
-                let _ = sink.send(Err(status)).await;
+            let ended = tokio::select! {
+                ended = listen(&shared, &caller, number, incoming) => ended,
+                // The owner has said why, if there was a reason and room for it.
+                _ = let_go => Err(gone()),
+                () = sink.closed() => Ok(()),
+            };
+            // Whoever does not read what it is sent is not waited for.
+            if let Err(status) = ended {
+                let _ = sink.try_send(Err(status));
             }
-            federation.send(Command::Detach { agent, link }).await;
+            caller.federation.send(Command::Detach { agent: caller.agent, link: number }).await;
         });
         Ok(Response::new(LinkStream(frames)))
     }
@@ -200,22 +210,16 @@ impl Coordinator for Service {
     }
 }
 
-/// Brings an agent's frames to the owner until the agent stops, the owner hangs up or something is wrong.
+/// Brings an agent's frames to the owner until the agent stops or something is wrong.
 async fn listen(
     shared: &Shared,
     caller: &Caller,
     link: u64,
     mut incoming: Streaming<wire::UpFrame>,
-    sink: &crate::federation::Sink,
 ) -> Result<(), Status> {
     let Caller { agent, federation, .. } = caller;
     loop {
-        let frame = tokio::select! {
-            frame = incoming.message() => frame,
-            () = sink.closed() => return Ok(()),
-            () = federation.closed() => return Err(gone()),
-        };
-        let frame = match frame {
+        let frame = match incoming.message().await {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(()),
             Err(status) => {

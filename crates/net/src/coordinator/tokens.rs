@@ -193,6 +193,9 @@ impl Tokens {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent).map_err(io)?;
         }
+        // One change at a time, whichever process makes it.
+        let lock = File::create(self.path.with_extension("lock")).map_err(io)?;
+        lock.lock().map_err(io)?;
         let mut tokens = read(&self.path)?;
         edit(&mut tokens);
         let draft = self.path.with_extension("draft");
@@ -276,6 +279,27 @@ mod tests {
         tokens.revoke(&info.id).unwrap();
         assert_eq!(tokens.verify(&renewed), Err("this token was revoked"));
         assert!(tokens.list()[0].revoked);
+    }
+
+    #[test]
+    fn tokens_that_are_made_at_the_same_time_are_all_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.json");
+        std::thread::scope(|scope| {
+            for maker in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    let tokens = Tokens::open(path).unwrap();
+                    for number in 0..10 {
+                        tokens.create(AgentId(10 * maker + number), vec!["shop".into()]).unwrap();
+                    }
+                });
+            }
+        });
+        let mut agents: Vec<u64> =
+            Tokens::open(&path).unwrap().list().iter().map(|token| token.agent).collect();
+        agents.sort_unstable();
+        assert_eq!(agents, (0..40).collect::<Vec<_>>());
     }
 
     #[test]

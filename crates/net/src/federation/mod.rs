@@ -1,180 +1,34 @@
 //! One federation on this coordinator: its rules, its log, and the one thread that owns its hub.
 
+mod conduct;
+mod config;
 mod owner;
 mod refusal;
+mod stopwatch;
 mod validate;
 
-use std::path::Path;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use posse_core::session::{DownFrame, Hub, LogEntry, UpFrame};
-use posse_core::{
-    AgentId, AgentStanding, Algorithm, ConfigError, Cost, Epoch, Federation, Incarnation, Seed, Shape,
-};
-use serde::{Deserialize, Serialize};
+use posse_core::session::{DownFrame, UpFrame};
+use posse_core::{AgentId, AgentStanding, ConfigError, Cost, Epoch, Incarnation};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tonic::Status;
 
+pub use config::FederationConfig;
 pub use refusal::{Reason, Refusal};
 
 use crate::clock::Clock;
-use crate::log::{Log, LogError, Replay};
+use crate::log::{Log, LogError};
 use crate::metrics::Metrics;
 
 /// Commands that may wait for the owner. More wait at their links.
 const QUEUE: usize = 4096;
-
-/// What is agreed on in a federation. Agents learn it when they join.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FederationConfig {
-    /// Its name, in metadata and in the data directory: letters, digits, `-` and `_`.
-    pub name: String,
-    /// How agents choose and share.
-    pub algorithm: Algorithm,
-    /// Features of an arm that mean the same to everybody (d).
-    pub dimension: u64,
-    /// How many agents the algorithm may assume (N); only some use it. Default 100.
-    #[serde(default = "default_agents")]
-    pub agents: u64,
-    /// How many interactions the algorithm may assume (T); only some use it. Default 1 000 000.
-    #[serde(default = "default_horizon")]
-    pub horizon: u64,
-    /// Where randomised rules draw from. Default 0.
-    #[serde(default)]
-    pub seed: u64,
-    /// Largest norm of an arm's features (L). Uploads that need larger ones are refused. Default: not checked.
-    #[serde(default)]
-    pub feature_bound: Option<f64>,
-    /// Largest absolute reward (Y). Uploads that need larger ones are refused. Default: not checked.
-    #[serde(default)]
-    pub reward_bound: Option<f64>,
-    /// Milliseconds after which an unanswered frame is sent again. Default 2000.
-    #[serde(default = "default_resend")]
-    pub resend_after: u64,
-    /// Megabytes of log after which the state is saved and the log cut. Default 64.
-    #[serde(default = "default_snapshot")]
-    pub snapshot_every: u64,
-    /// Refused messages in a row after which an agent is quarantined. Default 10.
-    #[serde(default = "default_quarantine_after")]
-    pub quarantine_after: u64,
-    /// Seconds an agent stays in quarantine. Default 600.
-    #[serde(default = "default_quarantine")]
-    pub quarantine: u64,
-}
-
-const fn default_agents() -> u64 {
-    100
-}
-const fn default_horizon() -> u64 {
-    1_000_000
-}
-const fn default_resend() -> u64 {
-    2_000
-}
-const fn default_snapshot() -> u64 {
-    64
-}
-const fn default_quarantine_after() -> u64 {
-    10
-}
-const fn default_quarantine() -> u64 {
-    600
-}
-
-impl FederationConfig {
-    /// A federation with every other setting at its default.
-    #[must_use]
-    pub fn new(name: impl Into<String>, algorithm: Algorithm, dimension: u64) -> Self {
-        Self {
-            name: name.into(),
-            algorithm,
-            dimension,
-            agents: default_agents(),
-            horizon: default_horizon(),
-            seed: 0,
-            feature_bound: None,
-            reward_bound: None,
-            resend_after: default_resend(),
-            snapshot_every: default_snapshot(),
-            quarantine_after: default_quarantine_after(),
-            quarantine: default_quarantine(),
-        }
-    }
-
-    /// `Ok` if every setting is in its range.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let named = !self.name.is_empty()
-            && self.name.len() <= 64
-            && self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        if !named {
-            let allowed = "it must have 1 to 64 letters, digits, `-` or `_`";
-            return Err(ConfigError::new("name", &self.name, allowed));
-        }
-        let largest = posse_core::wire::MAX_DIMENSION as u64;
-        if self.dimension == 0 || self.dimension > largest {
-            return Err(ConfigError::new("dimension", self.dimension, "it must be between 1 and 16384"));
-        }
-        for (name, bound) in [("feature_bound", self.feature_bound), ("reward_bound", self.reward_bound)] {
-            if let Some(bound) = bound {
-                ConfigError::require(bound > 0.0 && bound.is_finite(), name, bound, "it must be above 0")?;
-            }
-        }
-        let at_least_one = [
-            ("agents", self.agents),
-            ("horizon", self.horizon),
-            ("resend_after", self.resend_after),
-            ("snapshot_every", self.snapshot_every),
-            ("quarantine_after", self.quarantine_after),
-        ];
-        for (name, value) in at_least_one {
-            if value == 0 {
-                return Err(ConfigError::new(name, value, "it must be at least 1"));
-            }
-        }
-        self.algorithm.check(self.shape())
-    }
-
-    /// The arms' shape as the coordinator sees it.
-    #[must_use]
-    pub const fn shape(&self) -> Shape {
-        Shape::shared(self.dimension as usize)
-    }
-
-    /// What the algorithm may assume.
-    #[must_use]
-    pub const fn federation(&self) -> Federation {
-        Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }
-    }
-
-    /// Bytes of the longest frame that can be right: a whole matrix, a few vectors, and what is around them.
-    #[must_use]
-    pub const fn longest_frame(&self) -> u64 {
-        let d = self.dimension;
-        8 * (d * (d + 1) / 2 + 4 * d) + 4096
-    }
-
-    /// A hub at the beginning of its history.
-    pub fn hub(&self) -> Result<Hub, ConfigError> {
-        Ok(Hub::new(self.algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
-    }
-
-    /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.
-    pub fn replay(&self, replay: &Replay) -> Result<Hub, FederationError> {
-        let mut hub = self.hub()?;
-        let broken = |entry: usize| move |why: String| FederationError::Replay { entry, why };
-        if let Some(state) = &replay.state {
-            hub.restore(state).map_err(|error| broken(0)(error.to_string()))?;
-        }
-        for (index, bytes) in replay.entries.iter().enumerate() {
-            let entry = LogEntry::decode(bytes).map_err(|error| broken(index)(error.to_string()))?;
-            hub.replay(entry).map_err(|error| broken(index)(error.to_string()))?;
-        }
-        Ok(hub)
-    }
-}
+/// How long to wait before a log that failed is opened again.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// A federation that cannot be brought back from its log.
 #[derive(Debug, Error)]
@@ -191,6 +45,14 @@ pub enum FederationError {
     Replay {
         /// Which one.
         entry: usize,
+        /// Why.
+        why: String,
+    },
+    /// The settings that were kept beside the log cannot be read.
+    #[error("{} is not what was written there: {why}. Restore it from a copy", path.display())]
+    Settings {
+        /// Which file.
+        path: PathBuf,
         /// Why.
         why: String,
     },
@@ -260,10 +122,10 @@ pub struct View {
 
 /// What can be asked of an owner.
 pub(crate) enum Command {
+    /// An agent has a new link, which is the only one from here on.
     Attach {
         agent: AgentId,
-        link: u64,
-        sink: Sink,
+        link: Attached,
     },
     Detach {
         agent: AgentId,
@@ -295,6 +157,10 @@ pub(crate) enum Command {
     Look {
         reply: oneshot::Sender<Option<View>>,
     },
+    /// How far agents are behind, and how many observations there are.
+    Measure {
+        reply: oneshot::Sender<Option<(f64, u64)>>,
+    },
     LookAt {
         agent: AgentId,
         reply: oneshot::Sender<Option<AgentStanding>>,
@@ -307,6 +173,15 @@ pub(crate) enum Command {
     },
     /// Stop at once, as if the power had failed.
     Abort,
+}
+
+/// A link as its owner holds it. Whoever brings the agent's frames stops when it is let go.
+pub(crate) struct Attached {
+    /// Its number.
+    pub(crate) number: u64,
+    pub(crate) sink: Sink,
+    /// Nothing is ever sent here: that it is dropped is the message, and that cannot get lost.
+    pub(crate) _leash: oneshot::Sender<Infallible>,
 }
 
 /// Where frames for an agent go.
@@ -334,7 +209,7 @@ impl FederationHandle {
         metrics: Metrics,
     ) -> Result<Self, FederationError> {
         config.check()?;
-        check_unchanged(&config, directory)?;
+        config::check_unchanged(&config, directory)?;
         let (commands, queue) = mpsc::channel(QUEUE);
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
@@ -359,6 +234,12 @@ impl FederationHandle {
         self.ask(|reply| Command::Look { reply }).await.flatten()
     }
 
+    /// By how much information the connected agent that is furthest behind is behind, and how many
+    /// observations there are; `None` while the log cannot be used.
+    pub async fn measure(&self) -> Option<(f64, u64)> {
+        self.ask(|reply| Command::Measure { reply }).await.flatten()
+    }
+
     /// What the coordinator knows of an agent.
     pub async fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         self.ask(|reply| Command::LookAt { agent, reply }).await.flatten()
@@ -381,11 +262,6 @@ impl FederationHandle {
         self.commands.closed().await;
     }
 
-    /// Returns when nobody owns the federation any more.
-    pub(crate) async fn closed(&self) {
-        self.commands.closed().await;
-    }
-
     pub(crate) async fn send(&self, command: Command) -> bool {
         self.commands.send(command).await.is_ok()
     }
@@ -395,32 +271,3 @@ impl FederationHandle {
         if self.send(command(reply)).await { answer.await.ok() } else { None }
     }
 }
-
-/// Settings that decide what the bytes of a log mean are kept beside it and may not change.
-fn check_unchanged(config: &FederationConfig, directory: &Path) -> Result<(), FederationError> {
-    let path = directory.join("federation.json");
-    let io = || LogError::io(&path);
-    std::fs::create_dir_all(directory).map_err(LogError::io(directory))?;
-    let text = serde_json::to_string_pretty(config).expect("settings have string keys");
-    let Ok(written) = std::fs::read_to_string(&path) else {
-        std::fs::write(&path, text).map_err(io())?;
-        return Ok(());
-    };
-    let Ok(before) = serde_json::from_str::<FederationConfig>(&written) else { return Ok(()) };
-    let json = |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
-    let fixed = [
-        ("algorithm", json(&before.algorithm), json(&config.algorithm)),
-        ("dimension", before.dimension.to_string(), config.dimension.to_string()),
-        ("agents", before.agents.to_string(), config.agents.to_string()),
-        ("horizon", before.horizon.to_string(), config.horizon.to_string()),
-        ("seed", before.seed.to_string(), config.seed.to_string()),
-    ];
-    match fixed.into_iter().find(|(_, was, is)| was != is) {
-        Some((setting, was, is)) => {
-            Err(FederationError::Changed { name: config.name.clone(), setting, was, is })
-        }
-        None => Ok(()),
-    }
-}
-
-pub(crate) const RETRY: Duration = Duration::from_millis(200);

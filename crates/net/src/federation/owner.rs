@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use posse_core::session::{DownFrame, Hub, LogEvent, Step, UpFrame};
-use posse_core::{AgentId, Cost, Downlink, Epoch, Incarnation, Tick};
+use posse_core::{AgentId, Cost, Epoch, Incarnation, Tick};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::Status;
 use tracing::{error, info, warn};
 
+use super::conduct::Conduct;
+use super::stopwatch::Stopwatch;
 use super::{
-    Answer, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Reply, Sink,
+    Answer, Attached, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Reply,
     Standing, View, validate,
 };
 use crate::clock::Clock;
@@ -36,15 +38,14 @@ struct Owner {
     standing: Arc<Mutex<Standing>>,
     /// `None` while the log cannot be used.
     state: Option<State>,
-    links: BTreeMap<AgentId, (u64, Sink)>,
+    links: BTreeMap<AgentId, Attached>,
     /// Frames for agents that come and fetch them, and who waits, first come first.
     mailboxes: BTreeMap<AgentId, VecDeque<DownFrame>>,
     waiting: VecDeque<AgentId>,
     /// The newest number of a life given out.
     given_out: BTreeMap<AgentId, Incarnation>,
-    refused: BTreeMap<AgentId, u64>,
-    quarantined: BTreeMap<AgentId, Instant>,
-    round_opened: Option<Instant>,
+    conduct: Conduct,
+    stopwatch: Stopwatch,
     last_tick: Tick,
     up: Cost,
     down: Cost,
@@ -92,9 +93,8 @@ pub(super) fn spawn(
         mailboxes: BTreeMap::new(),
         waiting: VecDeque::new(),
         given_out: BTreeMap::new(),
-        refused: BTreeMap::new(),
-        quarantined: BTreeMap::new(),
-        round_opened: None,
+        conduct: Conduct::default(),
+        stopwatch: Stopwatch::default(),
         last_tick: Tick(0),
         up: Cost::default(),
         down: Cost::default(),
@@ -183,8 +183,8 @@ impl Owner {
         if let Some(reply) = drained {
             self.save();
             let goodbye = Status::unavailable("the coordinator is shutting down");
-            for (_, (_, sink)) in std::mem::take(&mut self.links) {
-                let _ = sink.try_send(Err(goodbye.clone()));
+            for (_, link) in std::mem::take(&mut self.links) {
+                let _ = link.sink.try_send(Err(goodbye.clone()));
             }
             // The log is closed, and its lock free, before anybody hears of it.
             self.state = None;
@@ -197,14 +197,13 @@ impl Owner {
 
     fn judge(&mut self, command: Command, now: Tick, outcome: &mut Outcome) {
         match command {
-            Command::Attach { agent, link, sink } => {
+            Command::Attach { agent, link } => {
                 self.mailboxes.remove(&agent);
-                if let Some((_, old)) = self.links.insert(agent, (link, sink)) {
-                    let _ = old.try_send(Err(Status::aborted("another link of this agent took over")));
-                }
+                self.let_go(agent, Status::aborted("another link of this agent took over"));
+                self.links.insert(agent, link);
             }
             Command::Detach { agent, link } => {
-                if self.links.get(&agent).is_some_and(|(own, _)| *own == link) {
+                if self.has_link(agent, link) {
                     self.links.remove(&agent);
                 }
             }
@@ -214,7 +213,7 @@ impl Owner {
             }
             Command::Refused { agent, reason } => self.note_refusal(agent, reason),
             Command::Join { agent, resumes, reply } => {
-                let shut_out = self.is_quarantined(agent);
+                let shut_out = self.conduct.is_quarantined(agent);
                 let life = match &self.state {
                     None => Err(Refusal::unavailable(&self.why())),
                     Some(_) if shut_out => Err(quarantined()),
@@ -238,12 +237,11 @@ impl Owner {
                 }
             },
             Command::Evict { agent } => {
-                if let Some((_, sink)) = self.links.remove(&agent) {
-                    let _ = sink.try_send(Err(Status::unauthenticated("the token was revoked")));
-                }
+                self.let_go(agent, Status::unauthenticated("the token was revoked"));
                 self.mailboxes.remove(&agent);
             }
             Command::Look { reply } => drop(reply.send(self.view())),
+            Command::Measure { reply } => drop(reply.send(self.measure())),
             Command::LookAt { agent, reply } => {
                 let known = self.state.as_ref().and_then(|state| state.hub.coordinator().agent(agent));
                 let _ = reply.send(known);
@@ -259,12 +257,17 @@ impl Owner {
     }
 
     fn frame(&mut self, agent: AgentId, frame: UpFrame, answer: Answer, now: Tick, outcome: &mut Outcome) {
+        if let Answer::Link(link) = answer
+            && !self.has_link(agent, link)
+        {
+            // It was let go while this frame waited. Nobody could be answered: it will be said again.
+            return;
+        }
         let judged = self.hear(agent, frame, now);
         match (judged, answer) {
             (Ok(step), Answer::Link(_)) => self.follow(step, outcome),
             (Ok(step), Answer::Exchange(reply)) => {
-                // Whoever fetches frames has no link.
-                self.links.remove(&agent);
+                self.let_go(agent, Status::aborted("this agent came by a call: whoever calls has no link"));
                 self.mailboxes.entry(agent).or_default();
                 self.follow(step, outcome);
                 outcome.exchanges.push((agent, reply));
@@ -273,22 +276,26 @@ impl Owner {
                 self.note_refusal(agent, refusal.reason);
                 match answer {
                     Answer::Exchange(reply) => drop(reply.send(Err(refusal))),
-                    Answer::Link(link) => {
-                        if let Some((own, sink)) = self.links.get(&agent)
-                            && *own == link
-                        {
-                            let _ = sink.try_send(Err(refusal.into()));
-                            self.links.remove(&agent);
-                        }
-                    }
+                    Answer::Link(_) => self.let_go(agent, refusal.into()),
                 }
             }
         }
     }
 
+    fn has_link(&self, agent: AgentId, number: u64) -> bool {
+        self.links.get(&agent).is_some_and(|link| link.number == number)
+    }
+
+    /// Ends the link of an agent. If there is no room for the reason, it ends without one.
+    fn let_go(&mut self, agent: AgentId, why: Status) {
+        if let Some(link) = self.links.remove(&agent) {
+            let _ = link.sink.try_send(Err(why));
+        }
+    }
+
     /// Lets the hub judge a frame and apply it.
     fn hear(&mut self, agent: AgentId, frame: UpFrame, now: Tick) -> Result<Step, Refusal> {
-        if self.is_quarantined(agent) {
+        if self.conduct.is_quarantined(agent) {
             return Err(quarantined());
         }
         let why = self.why();
@@ -300,7 +307,7 @@ impl Owner {
         let step = state.hub.receive(agent, frame, now)?;
         self.up.add(cost);
         if step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..))) {
-            self.refused.remove(&agent);
+            self.conduct.accepted(agent);
         }
         Ok(step)
     }
@@ -312,16 +319,10 @@ impl Owner {
             outcome.entries.push(entry.encode());
         }
         for (agent, frame) in step.frames {
-            match &frame.message {
-                Some(Downlink::Collect { .. } | Downlink::NetworkCollect { .. }) => {
-                    self.round_opened.get_or_insert_with(Instant::now);
-                }
-                Some(Downlink::Commit { .. } | Downlink::Network(_)) => {
-                    if let Some(opened) = self.round_opened.take() {
-                        self.metrics.round(&self.config.name, opened.elapsed());
-                    }
-                }
-                _ => {}
+            if let (Some(message), Some(state)) = (&frame.message, &self.state)
+                && let Some(took) = self.stopwatch.note(message, || state.hub.coordinator().inspect().version)
+            {
+                self.metrics.round(&self.config.name, took);
             }
             outcome.frames.push((agent, frame));
         }
@@ -364,6 +365,7 @@ impl Owner {
         self.metrics.refused(&self.config.name, Reason::Unavailable);
         self.trouble(Some(cause.to_string()));
         self.state = None;
+        self.stopwatch.stop();
         let refusal = Refusal::unavailable(&self.why());
         for (_, reply) in outcome.exchanges {
             let _ = reply.send(Err(refusal.clone()));
@@ -429,8 +431,8 @@ impl Owner {
     fn deliver(&mut self, agent: AgentId, frame: DownFrame) {
         let cost = frame.cost();
         let has_message = u64::from(frame.message.is_some());
-        if let Some((_, sink)) = self.links.get(&agent) {
-            match sink.try_send(Ok(Box::new(frame))) {
+        if let Some(link) = self.links.get(&agent) {
+            match link.sink.try_send(Ok(Box::new(frame))) {
                 Ok(()) => {
                     self.down.add(cost);
                     self.downloads += has_message;
@@ -443,6 +445,8 @@ impl Owner {
             if mail.is_empty() {
                 self.waiting.push_back(agent);
             }
+            // A message that is said again while it waits is there once.
+            mail.retain(|old| old.sequence == 0 || old.sequence != frame.sequence);
             if mail.len() < MAILBOX {
                 mail.push_back(frame);
                 self.down.add(cost);
@@ -455,8 +459,7 @@ impl Owner {
         let state = self.state.as_ref()?;
         let coordinator = state.hub.coordinator();
         let view = coordinator.inspect();
-        let behind = |agent| coordinator.agent(agent).map(|standing| view.information - standing.information);
-        let staleness = self.links.keys().filter_map(|agent| behind(*agent)).fold(0.0, f64::max);
+        let (staleness, _) = self.measure()?;
         Some(View {
             epoch: state.hub.epoch(),
             version: view.version.0,
@@ -469,42 +472,18 @@ impl Owner {
         })
     }
 
-    fn is_quarantined(&mut self, agent: AgentId) -> bool {
-        match self.quarantined.get(&agent) {
-            Some(until) if *until > Instant::now() => true,
-            Some(_) => {
-                self.quarantined.remove(&agent);
-                false
-            }
-            None => false,
-        }
+    /// By how much the connected agent furthest behind is behind, and how many observations there are.
+    fn measure(&self) -> Option<(f64, u64)> {
+        let coordinator = self.state.as_ref()?.hub.coordinator();
+        let view = coordinator.inspect();
+        let behind = |agent| coordinator.agent(agent).map(|standing| view.information - standing.information);
+        let staleness = self.links.keys().filter_map(|agent| behind(*agent)).fold(0.0, f64::max);
+        Some((staleness, view.evidence.count()))
     }
 
     fn note_refusal(&mut self, agent: AgentId, reason: Reason) {
         self.metrics.refused(&self.config.name, reason);
-        if !reason.counts_against_agent() {
-            return;
-        }
-        let count = self.refused.entry(agent).or_default();
-        *count += 1;
-        warn!(
-            federation = self.config.name,
-            agent = agent.0,
-            reason = reason.word(),
-            in_a_row = *count,
-            "refused"
-        );
-        if *count >= self.config.quarantine_after {
-            self.refused.remove(&agent);
-            let until = Instant::now() + std::time::Duration::from_secs(self.config.quarantine);
-            self.quarantined.insert(agent, until);
-            warn!(
-                federation = self.config.name,
-                agent = agent.0,
-                seconds = self.config.quarantine,
-                "quarantined"
-            );
-        }
+        self.conduct.refused(&self.config, agent, reason);
     }
 
     fn why(&self) -> String {
@@ -517,17 +496,16 @@ impl Owner {
     }
 
     fn report(&mut self) {
-        self.quarantined.retain(|_, until| *until > Instant::now());
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         standing.connected = self.links.len();
         // Counted here, once a batch, and not at each frame.
         let sent = (self.up.bytes - standing.up.bytes, self.down.bytes - standing.down.bytes);
         self.metrics.sent(&self.config.name, sent, std::mem::take(&mut self.downloads));
         (standing.up, standing.down) = (self.up, self.down);
-        if standing.quarantined.len() != self.quarantined.len() {
-            standing.quarantined = self.quarantined.keys().copied().collect();
-        }
-        self.metrics.connected(&self.config.name, self.links.len(), self.quarantined.len());
+        let quarantined = self.conduct.quarantined();
+        self.metrics.connected(&self.config.name, self.links.len(), quarantined.len());
+        standing.quarantined.clear();
+        standing.quarantined.extend(quarantined);
     }
 }
 

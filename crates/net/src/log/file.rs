@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +44,12 @@ impl FileLog {
     /// The same for a log that is not synced after each append: after a power failure any part of what was
     /// not synced may be missing, so everything from the first damage on is cut off.
     pub fn open_journal(directory: &Path) -> Result<Self, LogError> {
+        // Raw observations and the secret of privacy noise are nobody else's business.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(LogError::io(directory))?;
         Self::with(directory, SEGMENT_BYTES, false)
     }
 
@@ -177,16 +183,7 @@ impl Log for FileLog {
     }
 
     fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError> {
-        let final_path = path(&self.directory, self.next, "snap");
-        let draft = final_path.with_extension("draft");
-        let mut file = File::create(&draft).map_err(LogError::io(&draft))?;
-        let written = file.write_all(&snapshot_file(self.next, state)).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            let _ = fs::remove_file(&draft);
-            return Err(LogError::io(draft)(error));
-        }
-        fs::rename(&draft, &final_path).map_err(LogError::io(&draft))?;
-        sync_directory(&self.directory)?;
+        replace(&path(&self.directory, self.next, "snap"), &snapshot_file(self.next, state))?;
         self.since_snapshot = 0;
         Ok(())
     }
@@ -244,6 +241,18 @@ fn create_segment(directory: &Path, first: u64) -> Result<(File, PathBuf, u64), 
     file.write_all(&header(first)).and_then(|()| file.sync_all()).map_err(LogError::io(&path))?;
     sync_directory(directory)?;
     Ok((file, path, HEADER as u64))
+}
+
+/// Puts a file in its place whole, or not at all.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let draft = path.with_extension("draft");
+    let mut file = File::create(&draft).map_err(LogError::io(&draft))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&draft, path)) {
+        let _ = fs::remove_file(&draft);
+        return Err(LogError::io(draft)(error));
+    }
+    path.parent().map_or(Ok(()), sync_directory)
 }
 
 fn sync_directory(directory: &Path) -> Result<(), LogError> {

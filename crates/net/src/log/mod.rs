@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use file::FileLog;
+pub(crate) use file::replace;
 pub use record::{Contents, Damage, SegmentInfo, read};
 
 /// Where a coordinator keeps what it accepted. Entries are numbered from 0.

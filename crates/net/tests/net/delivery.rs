@@ -1,10 +1,16 @@
 //! What agents learn reaches the coordinator once, through restarts of either.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use posse_core::{Arms, Tick, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, ServeConfig, serve};
 use posse_net::{Agent, AgentConfig, Clock};
 
-use crate::support::{agent, config, coordinator, held, interact, look, talkative, unsent};
+use crate::support::{
+    DIMENSION, agent, config, coordinator, held, in_a_minute, interact, look, talkative, unsent,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_observation_is_with_the_coordinator_or_in_a_buffer() {
@@ -169,4 +175,48 @@ async fn links_end_with_their_coordinator_also_when_nobody_speaks() {
     agent.settled().await;
     agent.close().await.unwrap();
     assert_eq!(held(&running, &[agent]).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_calls_settles_like_one_with_a_link() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let every = std::time::Duration::from_millis(20);
+    let settings = AgentConfig { carriage: Carriage::Exchange(every), ..config(running.address, 5) };
+    let agent = Agent::start(settings, Clock::system()).await.unwrap();
+    for step in 0..50 {
+        interact(&agent, step);
+        if step % 10 == 9 {
+            in_a_minute(agent.settled()).await;
+        }
+    }
+    agent.close().await.unwrap();
+    assert_eq!(held(&running, &[agent]).await, 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_expires_while_an_agent_chooses_is_shared_without_waiting_for_more() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let time = Arc::new(AtomicU64::new(1));
+    let clock = Arc::clone(&time);
+    let settings = AgentConfig {
+        expire_after: Some(std::time::Duration::from_secs(3600)),
+        default_reward: Some(1.0),
+        ..config(running.address, 2)
+    };
+    let agent = Agent::start(settings, Clock::new(move || Tick(clock.load(Ordering::SeqCst)))).await.unwrap();
+    let arms = Arms::from_rows(DIMENSION, &[[1.0, 0.0, 0.0, 0.0]]).unwrap();
+    agent.choose(UserId(0), &arms).unwrap();
+    agent.settled().await;
+    // An hour passes for the agent, and none for whoever carries its messages: only the choice notices.
+    time.store(3_700_000_000, Ordering::SeqCst);
+    agent.choose(UserId(0), &arms).unwrap();
+    in_a_minute(async {
+        while look(&running).await.observations == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    agent.abort().await;
 }

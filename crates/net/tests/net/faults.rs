@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use posse_core::wire::v1;
-use posse_core::{Algorithm, Seed, SyncLinUcb};
+use posse_core::{Algorithm, ClusterConfig, FclubDc, FedLinUcb, Seed, SyncLinUcb};
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{FileLog, Log, LogError, Replay, read};
@@ -148,6 +148,9 @@ impl Victim {
     }
 
     async fn round_is_open(&self) -> bool {
+        if !matches!(self.federation.algorithm, Algorithm::SyncLinUcb(_)) {
+            return false;
+        }
         let state = look(self.running.as_ref().expect("it was started again")).await.state;
         v1::CoordinatorState::decode(&*state).expect("its own state").collecting
     }
@@ -239,6 +242,20 @@ async fn rounds_survive_the_same() {
     let rounds = SyncLinUcb { round_deadline: Some(100_000), ..rounds };
     for seed in seeds(20) {
         conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn push_and_pull_and_clusters_survive_the_same() {
+    let clusters = ClusterConfig { phase_deadline: Some(100_000), ..ClusterConfig::default() };
+    let algorithms = [
+        Algorithm::FedLinUcb(FedLinUcb::default()),
+        Algorithm::FclubDc(FclubDc { clusters, ..FclubDc::default() }),
+    ];
+    for algorithm in algorithms {
+        for seed in seeds(15) {
+            conserves(federation(algorithm.clone()), seed).await;
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 mod delivery;
 mod faults;
 mod log;
+mod operations;
+mod privacy;
 mod proxy;
 mod security;
 mod sidecar;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use crate::support::{DIMENSION, look, talkative};
+use crate::support::{DIMENSION, in_a_minute, look, talkative};
 
 struct Guarded {
     running: Running,
@@ -257,37 +257,42 @@ async fn too_many_frames_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_bytes_never_get_further_than_a_refusal() {
-    let open = open(FederationConfig { quarantine_after: u64::MAX, ..talkative() }).await;
-    let mut client = client(&open.running).await;
-    say(&mut client, hello().to_wire()).await.unwrap();
-    let before = look(&open.running).await;
+    let data = tempfile::tempdir().unwrap();
+    let federation = FederationConfig { quarantine_after: u64::MAX, ..talkative() };
+    let limits = Limits { frames_per_second: 1_000_000, ..Limits::default() };
+    let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![federation]) };
+    let running = serve(config, Options::default()).await.unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    say(&mut CoordinatorClient::new(channel.clone()), hello().to_wire()).await.unwrap();
+    let mut before = look(&running).await;
     let valid = upload(1, evidence(DIMENSION, 0.5)).encode();
     let mut random = posse_core::Seed(3).stream("bytes", 0, 0);
-    for _ in 0..40 {
+    let mut refused = 0;
+    for _ in 0..400 {
         let mut bytes = valid.clone();
         for _ in 0..=random.below(8) {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] = random.below(256) as u8;
         }
-        bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
-        let status = raw(&open.running, &bytes).await;
-        let state = look(&open.running).await;
+        if random.uniform() < 0.5 {
+            bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+        }
+        let status = raw(channel.clone(), &bytes).await;
+        let state = look(&running).await;
+        if status != 0 {
+            refused += 1;
+            assert_eq!(state, before, "{bytes:?}");
+        }
         // By chance the bytes may still be a frame: then it is judged like any other.
-        let frame = UpFrame::decode(&bytes);
-        if frame.is_err() {
-            assert!(status != 0, "{bytes:?}");
-            assert_eq!(state, before);
-        }
-        if state != before {
-            return;
-        }
+        assert!(status != 0 || UpFrame::decode(&bytes).is_ok(), "{bytes:?}");
+        before = state;
     }
+    assert!(refused > 200, "{refused}");
 }
 
-/// Sends bytes as an exchange over a connection of our own; the status that came back.
-async fn raw(running: &Running, bytes: &[u8]) -> i32 {
-    let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();
-    let channel = endpoint.connect().await.unwrap();
+/// Sends bytes as an exchange; the status that came back.
+async fn raw(channel: Channel, bytes: &[u8]) -> i32 {
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
     let mut request = Request::new(bytes.to_vec());
@@ -337,7 +342,11 @@ impl tonic::codec::Decoder for Plain {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_says_nothing_is_closed() {
     let open = open(talkative()).await;
-    for beginning in [&b""[..], &b"PRI * HTTP/2"[..]] {
+    let (preface, settings) = (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    // Nothing, half a greeting, a greeting, one without a question, and half a question.
+    let greeted = [preface, &settings[..]].concat();
+    let asking = [&greeted[..], &[0, 1, 0, 1, 4, 0, 0, 0, 1, 0x82]].concat();
+    for beginning in [&b""[..], &preface[..12], preface, &greeted, &asking] {
         let mut silent = TcpStream::connect(open.running.address).await.unwrap();
         silent.write_all(beginning).await.unwrap();
         let mut buffer = Vec::new();
@@ -371,4 +380,42 @@ async fn a_revoked_token_cuts_the_link() {
         }
     };
     assert_eq!(ended.code(), Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_reads_nothing_of_what_it_is_sent_is_not_heard_after_its_token_is_void() {
+    let guarded = guarded(talkative()).await;
+    let (token, info) = guarded.tokens.create(AgentId(7), vec!["test".into()]).unwrap();
+    let (other, _) = guarded.tokens.create(AgentId(6), vec!["test".into()]).unwrap();
+    // A window of nothing: not a byte of any answer can be sent to it.
+    let endpoint = Endpoint::from_shared(format!("http://{}", guarded.running.address)).unwrap();
+    let channel = endpoint.initial_stream_window_size(0).connect().await.unwrap();
+    let mut deaf = CoordinatorClient::new(channel);
+    let mut client = client(&guarded.running).await;
+    while exchange(&mut client, &token, hello().to_wire()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let (frames, outgoing) = tokio::sync::mpsc::channel(64);
+    let stream = tokio_stream::wrappers::ReceiverStream::new(outgoing);
+    // More answers than fit anywhere on their way.
+    for greeting in 1..=30 {
+        frames.send(v1::UpFrame { greeting, ..hello().to_wire() }).await.unwrap();
+    }
+    let _link = deaf.link(request(stream, Some(&token), "test")).await.unwrap();
+    let federation = &guarded.running.federations[0];
+    let until = async |connected: usize| {
+        while federation.standing().connected != connected {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_a_minute(until(1)).await;
+    guarded.tokens.revoke(&info.id).unwrap();
+    in_a_minute(until(0)).await;
+    frames.send(upload(1, evidence(DIMENSION, 0.5)).to_wire()).await.unwrap();
+    // What comes later over another connection is answered; what came before must not have counted.
+    for _ in 0..50 {
+        let join = JoinRequest { protocol: 1, resumes: true };
+        client.join(request(join, Some(&other), "test")).await.unwrap();
+        assert_eq!(look(&guarded.running).await.observations, 0);
+    }
 }

@@ -11,9 +11,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{DIMENSION, agent, config, coordinator, talkative};
+use crate::privacy::private;
+use crate::support::{DIMENSION, agent, config, coordinator, interact, talkative};
 
-async fn call(address: std::net::SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) async fn call(
+    address: std::net::SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -55,9 +61,26 @@ async fn choices_and_rewards_travel_over_http() {
     assert!(metrics.contains("posse_agent_rewards_total 1\n"), "{metrics}");
     let (_, openapi) = call(at, "GET", "/openapi.json", "").await;
     let openapi: Value = serde_json::from_str(&openapi).unwrap();
-    for path in ["/choose", "/reward", "/healthz", "/metrics"] {
+    for path in ["/choose", "/reward", "/healthz", "/privacy", "/metrics"] {
         assert!(openapi["paths"][path].is_object(), "{path}");
     }
+    assert_eq!(call(at, "GET", "/privacy", "").await.0, 404, "nothing is private here");
+    sidecar.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_private_agent_shows_what_it_may_claim() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), private()).await;
+    let agent = agent(running.address, 1).await;
+    (0..5).for_each(|step| interact(&agent, step));
+    let sidecar = sidecar(agent, TcpListener::bind("127.0.0.1:0").await.unwrap()).unwrap();
+    let (status, text) = call(sidecar.address, "GET", "/privacy", "").await;
+    let statement: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &statement["releases"], &statement["life"]), (200, &json!(1), &json!(1)));
+    assert_eq!(statement["guarantee"], "interactive");
+    assert!(statement["epsilon"].as_f64().is_some_and(|epsilon| epsilon > 0.0 && epsilon <= 1.0), "{text}");
+    assert_eq!(statement["uncovered"].as_array().map(Vec::len), Some(2));
     sidecar.stop().await;
 }
 

@@ -81,3 +81,8 @@ pub(crate) async fn held(running: &Running, agents: &[Agent]) -> u64 {
 pub(crate) async fn look(running: &Running) -> View {
     running.federations[0].look().await.expect("its log is in order")
 }
+
+/// What `wait` waits for. The minute is only there so that a failure ends too.
+pub(crate) async fn in_a_minute<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it never happened")
+}

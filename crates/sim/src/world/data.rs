@@ -9,6 +9,7 @@ use std::sync::Arc;
 use posse_core::ConfigError;
 
 use super::clustered_arms::ArmClusters;
+use super::clustered_users::UserClusters;
 use super::recommender::Interactions;
 use super::table::LabelledTable;
 
@@ -31,6 +32,8 @@ pub enum Data {
     Clusters(Arc<ArmClusters>),
     /// For [`RecommenderConfig`](super::RecommenderConfig).
     Interactions(Arc<Interactions>),
+    /// For [`ClusteredUsersConfig`](super::ClusteredUsersConfig).
+    Users(Arc<UserClusters>),
 }
 
 impl Data {
@@ -41,6 +44,7 @@ impl Data {
             Self::Table(_) => "table",
             Self::Clusters(_) => "clusters",
             Self::Interactions(_) => "recommender",
+            Self::Users(_) => "users",
         }
     }
 }

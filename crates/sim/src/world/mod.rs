@@ -11,6 +11,7 @@ mod catalogue;
 mod classification;
 mod clustered;
 mod clustered_arms;
+mod clustered_users;
 mod data;
 mod drift;
 mod form;
@@ -35,6 +36,7 @@ pub use arrival::{ArrivalConfig, Arrivals};
 pub use classification::ClassificationConfig;
 pub use clustered::{Assignment, ClusteredConfig};
 pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
+pub use clustered_users::{ClusteredUsersConfig, UserClusters};
 pub use data::{Data, DataName, Loaded};
 pub use drift::Drift;
 pub use form::Form;
@@ -234,6 +236,8 @@ pub enum WorldConfig {
     Cosine(NonlinearConfig),
     /// Rewards that are a parabola along one hidden direction.
     Square(NonlinearConfig),
+    /// Users in clusters that were found in data, rewards 0 or 1.
+    ClusteredUsers(ClusteredUsersConfig),
 }
 
 impl WorldConfig {
@@ -252,6 +256,7 @@ impl WorldConfig {
             Self::Clustered(config) => config.build(agents, seed),
             Self::Cosine(config) => config.build(Curve::Cosine, seed),
             Self::Square(config) => config.build(Curve::Square, seed),
+            Self::ClusteredUsers(config) => config.build(agents, seed),
         }
     }
 
@@ -268,6 +273,7 @@ impl WorldConfig {
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
+            Self::ClusteredUsers(config) => (&config.data, &config.hash),
         };
         Some(DataName { path, hash })
     }
@@ -286,6 +292,10 @@ impl WorldConfig {
             }
             (Self::Recommender(config), Data::Interactions(interactions)) => {
                 config.interactions = Arc::clone(interactions).into();
+                config.hash = hash.into();
+            }
+            (Self::ClusteredUsers(config), Data::Users(users)) => {
+                config.clusters = Arc::clone(users).into();
                 config.hash = hash.into();
             }
             _ => {
@@ -338,6 +348,11 @@ impl WorldConfig {
                 "10(aᵀx)²: a parabola along a direction to be found",
                 Self::Square(Default::default()),
             ),
+            (
+                "clustered-users",
+                "users in clusters found in who liked what, rewards 0 or 1",
+                Self::ClusteredUsers(Default::default()),
+            ),
         ]
     }
 }
@@ -382,6 +397,12 @@ mod tests {
         let events: Vec<(u32, u32)> =
             (0..15).map(|event| (event % 5, (3 * event + event / 5) % 10)).collect();
         Arc::new(Interactions::new(2, features, 5, &events, vec![0, 1, 0, 1, 1]).unwrap())
+    }
+
+    /// Six users in two clusters, in three dimensions.
+    pub(super) fn users() -> Arc<UserClusters> {
+        let centres = [0.3, -0.4, std::f64::consts::FRAC_1_SQRT_2, 0.0, 0.6, std::f64::consts::FRAC_1_SQRT_2];
+        Arc::new(UserClusters::new(3, &centres, vec![0, 1, 1, 0, 0, 1]).unwrap())
     }
 
     /// Every kind of world, also with the options that change how offers are made.
@@ -433,6 +454,10 @@ mod tests {
                 form: Form::Authors,
                 noise_shape,
                 ..NonlinearConfig::default()
+            }),
+            WorldConfig::ClusteredUsers(ClusteredUsersConfig {
+                clusters: users().into(),
+                ..ClusteredUsersConfig::default()
             }),
         ]
     }

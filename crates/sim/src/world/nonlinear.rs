@@ -10,7 +10,7 @@ use super::{Luck, Offer, World};
 
 /// Rewards that follow a curve of aᵀx, with one `a` of length one for all agents and ‖x‖ = 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct NonlinearConfig {
     /// Features of an arm (d). Default 10.
     pub dimension: usize,

@@ -22,9 +22,9 @@ pub(super) struct Logs {
     /// The column with the probability of what was done; without it, all actions were equally likely
     #[arg(long, value_name = "COLUMN")]
     propensity: Option<String>,
-    /// The columns that tell users apart
+    /// The columns that tell users apart; one for `ratings`
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
-    user: Vec<String>,
+    pub(super) user: Vec<String>,
     /// The column with where it happened, such as a region
     #[arg(long, value_name = "COLUMN")]
     agent: Option<String>,
@@ -40,9 +40,9 @@ pub(super) struct Logs {
     /// A file of the items that can be chosen, with their features
     #[arg(long, value_name = "FILE")]
     items: Option<PathBuf>,
-    /// Its column with what actions call them
-    #[arg(long, value_name = "COLUMN", default_value = "id")]
-    item: String,
+    /// Its column with what actions call them [default: id]; of `ratings`, the column that tells items apart
+    #[arg(long, value_name = "COLUMN")]
+    pub(super) item: Option<String>,
 }
 
 /// A log of the caller's own.
@@ -65,7 +65,7 @@ pub(super) fn own(args: &Args) -> anyhow::Result<LogFiles> {
             time: time.clone(),
             context: context.clone(),
             per_item: *per_item,
-            item: item.clone(),
+            item: item.clone().unwrap_or_else(|| "id".into()),
         },
         items: items.clone(),
     })

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use posse_data::catalogue::{self, KnownSet};
+use posse_data::recommender::Ratings;
 use posse_data::store::Manifest;
 
 use super::{Ending, print};
@@ -21,11 +22,14 @@ Examples:
   posse data prepare shuttle --raw downloads/shuttle --out data/shuttle
   posse data prepare covertype --raw downloads/covertype --out data/covertype-arms --clusters 32
   posse data prepare ml-20m --raw downloads/ml-20m --out data/ml-20m --more-events-than 3000 --min-rating 1
+  posse data prepare ml-latest-small --raw downloads/ml --out data/ml-users --user-clusters 10
+  posse data prepare ratings --raw likes.csv --user who --item what --rating stars --out data/likes
   posse data prepare table --raw loans.csv --label repaid --categorical purpose,region --out data/loans")]
 pub(super) struct Args {
-    /// A data set that `posse data list` knows, or of your own: `table` with labels, `log` of decisions
+    /// A data set that `posse data list` knows, or of your own: `table` with labels, `log` of decisions,
+    /// `ratings` of items by users
     name: String,
-    /// The directory with the publisher's files; a file for `table` and `log`
+    /// The directory with the publisher's files; a file for `table`, `log` and `ratings`
     #[arg(long, value_name = "PATH")]
     raw: PathBuf,
     /// The directory to make
@@ -55,15 +59,19 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let known = catalogue::all().into_iter().map(|set| set.name);
-    check_name(&args.name, "data set", known.chain(["table", "log"]))?;
+    check_name(&args.name, "data set", known.chain(["table", "log", "ratings"]))?;
     let set = catalogue::find(&args.name);
     let manifest = match set {
         Some(set) => match (set.labelled(&args.raw), set.recommender(&args.raw), set.log(&args.raw)) {
             (Some(files), _, _) => tables::prepare(args, files?, Some(set))?,
+            (_, Some(files), _) if args.recommenders.user_clusters.is_some() => {
+                recommenders::prepare_users(args, &Ratings::Published(files?))?
+            }
             (_, Some(files), _) => recommenders::prepare(args, &files?)?,
             (_, _, Some(files)) => logs::prepare(args, &files?)?,
             _ => bail!("nobody knows how to prepare {}", set.name),
         },
+        None if args.name == "ratings" => recommenders::prepare_users(args, &recommenders::own(args)?)?,
         None if args.name == "log" => logs::prepare(args, &logs::own(args)?)?,
         None => tables::prepare(args, tables::own(args)?, None)?,
     };
@@ -90,6 +98,7 @@ fn world(kind: &str) -> &str {
     match kind {
         "table" => "classification",
         "clusters" => "clustered-arms",
+        "users" => "clustered-users",
         other => other,
     }
 }
@@ -122,6 +131,8 @@ fn warn_about_differences(set: &KnownSet, manifest: &Manifest) {
         // Clusters may be made of some features only.
         let chosen = match manifest.kind.as_str() {
             "clusters" => *what == "features",
+            // Only the busiest users and items are in it.
+            "users" => true,
             // Events and users may have been filtered.
             "recommender" => {
                 ["min_rating", "more_events_than"].iter().any(|key| manifest.settings[*key] != "0")

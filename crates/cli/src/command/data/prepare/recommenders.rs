@@ -2,17 +2,20 @@
 
 use anyhow::bail;
 use posse_core::Seed;
-use posse_data::recommender::{self, Normalise, RecommenderFiles, RecommenderSettings};
+use posse_data::recommender::{
+    self, Normalise, OwnRatings, Ratings, RecommenderFiles, RecommenderSettings, UserClusterSettings,
+    prepare_user_clusters,
+};
 use posse_data::store::Manifest;
 
-use super::Args;
+use super::{Args, separator};
 use crate::progress::Bytes;
 
 /// Recommenders.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Recommenders")]
 pub(super) struct Recommenders {
-    /// Features of an item, from its tags [default: 25]
+    /// Features of an item, from its tags [default: 25]; parameters of a user with --user-clusters [default: 10]
     #[arg(long, value_name = "N")]
     dimension: Option<usize>,
     /// How features are scaled: columns, rows, none [default: columns]
@@ -27,11 +30,23 @@ pub(super) struct Recommenders {
     /// Leave out users with N events or fewer
     #[arg(long, value_name = "N", default_value_t = 0)]
     more_events_than: u64,
+    /// Make N clusters of users from who liked what, for the clustered-users world, instead of a recommender
+    #[arg(long, value_name = "N")]
+    pub(super) user_clusters: Option<usize>,
+    /// With --user-clusters: take the N users with most items [default: 1000]
+    #[arg(long, value_name = "N", requires = "user_clusters")]
+    most_users: Option<usize>,
+    /// With --user-clusters: take the N items with most users [default: 1000]
+    #[arg(long, value_name = "N", requires = "user_clusters")]
+    most_items: Option<usize>,
+    /// `ratings`: the column with how much an item was liked; without it, every row counts
+    #[arg(long, value_name = "COLUMN")]
+    rating: Option<String>,
 }
 
 /// Prepares a recommender.
 pub(super) fn prepare(args: &Args, files: &RecommenderFiles) -> anyhow::Result<Manifest> {
-    let Recommenders { dimension, normalise, bias, min_rating, more_events_than } = &args.recommenders;
+    let Recommenders { dimension, normalise, bias, min_rating, more_events_than, .. } = &args.recommenders;
     let word = normalise.as_deref().unwrap_or(Normalise::default().word());
     let Some(normalise) = Normalise::ALL.into_iter().find(|normalise| normalise.word() == word) else {
         bail!("--normalise {word}: one of columns, rows, none");
@@ -49,6 +64,40 @@ pub(super) fn prepare(args: &Args, files: &RecommenderFiles) -> anyhow::Result<M
     let progress = Bytes::new(files.bytes(), args.quiet);
     let result =
         recommender::prepare(files, &settings, &args.out, args.force, &mut |bytes| progress.advance(bytes));
+    progress.done();
+    Ok(result?)
+}
+
+/// Ratings of the caller's own.
+pub(super) fn own(args: &Args) -> anyhow::Result<Ratings> {
+    let ([user], Some(item)) = (args.logs.user.as_slice(), &args.logs.item) else {
+        bail!("which columns are the user and the item? Say it with --user and --item");
+    };
+    Ok(Ratings::Own(OwnRatings {
+        file: args.raw.clone(),
+        separator: separator(args)?,
+        user: user.clone(),
+        item: item.clone(),
+        rating: args.recommenders.rating.clone(),
+    }))
+}
+
+/// Prepares clusters of users.
+pub(super) fn prepare_users(args: &Args, ratings: &Ratings) -> anyhow::Result<Manifest> {
+    let own = &args.recommenders;
+    let defaults = UserClusterSettings::default();
+    let settings = UserClusterSettings {
+        dimension: own.dimension.unwrap_or(defaults.dimension),
+        users: own.most_users.unwrap_or(defaults.users),
+        items: own.most_items.unwrap_or(defaults.items),
+        clusters: own.user_clusters.unwrap_or(defaults.clusters),
+        min_rating: own.min_rating,
+        seed: Seed(args.seed),
+    };
+    let progress = Bytes::new(ratings.bytes(), args.quiet);
+    let result = prepare_user_clusters(ratings, &settings, &args.out, args.force, &mut |bytes| {
+        progress.advance(bytes);
+    });
     progress.done();
     Ok(result?)
 }

@@ -1,0 +1,114 @@
+//! Privacy on the command line: the accountant's statement wherever results are shown, and plans.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::command::{directory_with, posse};
+
+const PRIVATE: &str = r#"
+repetitions = 2
+horizon = 400
+agents = 2
+[environment]
+kind = "clustered"
+users = 4
+clusters = 2
+dimension = 3
+[[algorithm]]
+name = "cdp-fclub-dc"
+first_release = 20
+epsilon = [1, 4]
+[[algorithm]]
+name = "fclub-dc"
+"#;
+
+#[test]
+fn the_statement_is_on_the_terminal_in_the_json_in_the_results_and_in_the_report() {
+    let directory = directory_with(PRIVATE);
+    let at = directory.path();
+    let shown = posse(at, &["run", "x.toml", "--out", "r", "-q"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let document = posse(at, &["run", "x.toml", "--json", "-q"]).json();
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(at.join("r/manifest.json")).unwrap()).unwrap();
+    let statements = document["privacy"].as_array().unwrap();
+    assert_eq!(statements.len(), 2, "a statement for each private setting and for no other");
+    assert_eq!(manifest["privacy"], document["privacy"]);
+    assert_eq!(posse(at, &["report", "r", "-q"]).code, 0);
+    let page = fs::read_to_string(at.join("r/report.html")).unwrap();
+    for (statement, budget) in statements.iter().zip([1.0, 4.0]) {
+        assert_eq!((&statement["epsilon_budget"], &statement["runs"]), (&json!(budget), &json!(2)));
+        let epsilon = statement["epsilon"].as_f64().unwrap();
+        assert!(epsilon > 0.0 && epsilon <= budget, "{epsilon}");
+        // The worst of its runs, in the words that people read.
+        let of_rows = document["rows"].as_array().unwrap().iter().filter_map(|row| {
+            let own = row["privacy"]["epsilon_budget"] == statement["epsilon_budget"];
+            own.then(|| row["privacy"]["epsilon"].as_f64().unwrap())
+        });
+        assert_eq!(of_rows.fold(0.0, f64::max), epsilon);
+        let line = format!("one interaction: ε = {epsilon:.3} of {budget} at δ = 1e-5");
+        for text in [&shown.stdout, &page] {
+            assert!(text.contains(&line), "{line} is not in {text}");
+        }
+        let setting = statement["setting"].as_str().unwrap();
+        assert!(shown.stdout.contains(&format!("\nprivacy of {setting}\n")) && page.contains(setting));
+        for channel in statement["uncovered"].as_array().unwrap() {
+            assert!(page.contains(&format!("not covered: {}", channel.as_str().unwrap())), "{channel}");
+        }
+    }
+}
+
+#[test]
+fn where_nothing_is_private_nothing_is_claimed() {
+    let public =
+        PRIVATE.replace("cdp-fclub-dc", "homo-dc").replace("first_release = 20\nepsilon = [1, 4]\n", "");
+    let directory = directory_with(&public);
+    let at = directory.path();
+    let shown = posse(at, &["run", "x.toml", "--out", "r", "-q"]);
+    assert!(shown.code == 0 && !shown.stdout.contains("privacy of"), "{}", shown.stderr);
+    assert_eq!(posse(at, &["run", "x.toml", "--json", "-q"]).json()["privacy"], json!([]));
+    assert!(!fs::read_to_string(at.join("r/manifest.json")).unwrap().contains("\"guarantee\""));
+    assert_eq!(posse(at, &["report", "r", "-q"]).code, 0);
+    assert!(!fs::read_to_string(at.join("r/report.html")).unwrap().contains("id=\"privacy\""));
+}
+
+const PLAN: [&str; 10] =
+    ["privacy", "plan", "--dimension", "10", "--agents", "50", "--interactions", "1e6", "--delta", "1e-5"];
+
+#[test]
+fn a_plan_says_what_a_promise_costs_before_anything_runs() {
+    let directory = directory_with("");
+    let plan = |more: &[&str]| posse(directory.path(), &[&PLAN[..], more].concat());
+    let words = plan(&["--epsilon", "1"]);
+    assert_eq!((words.code, words.stderr.as_str()), (0, ""));
+    for line in ["promise ", "noise ", "shift ", "needed ", "verdict ", "what would help"] {
+        assert!(words.stdout.contains(&format!("\n{line}")) || words.stdout.starts_with(line), "{line}");
+    }
+    let shift =
+        |epsilon: &str| plan(&["--json", "--epsilon", epsilon]).json()["plan"]["shift"].as_f64().unwrap();
+    assert!(shift("1") > 1.5 * shift("2"), "more privacy, more noise");
+}
+
+#[test]
+fn impossible_promises_are_refused_by_name() {
+    let directory = directory_with("");
+    for (flag, value) in
+        [("--epsilon", "0"), ("--epsilon", "-1"), ("--delta", "0"), ("--delta", "1"), ("--releases", "0")]
+    {
+        let mut arguments: Vec<&str> = PLAN[..8].to_vec();
+        let pair = format!("{flag}={value}");
+        arguments.push(&pair);
+        let ran = posse(directory.path(), &arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{pair}");
+        let name = if flag == "--releases" { "max_releases" } else { &flag[2..] };
+        assert!(ran.stderr.contains(name), "{pair}: {}", ran.stderr);
+    }
+    for (name, value) in [("epsilon", "0"), ("delta", "1.5"), ("reward_bound", "-1")] {
+        let text = PRIVATE.replace("epsilon = [1, 4]", &format!("{name} = {value}"));
+        let directory = directory_with(&text);
+        let ran = posse(directory.path(), &["run", "x.toml", "-q"]);
+        assert_eq!(ran.code, 2, "{name}");
+        assert!(ran.stderr.contains(name) && ran.stderr.contains("x.toml"), "{name}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,116 @@
+//! When clusters are sorted into groups again, and how.
+
+use std::collections::BTreeSet;
+
+use crate::clustered::groups::{Groups, Key, Known};
+use crate::clustered::merging::{Candidate, Merging};
+use crate::ids::{AgentId, PhaseId, Tick};
+use crate::message::{Downlink, Outgoing};
+
+/// When clusters are sorted into groups again.
+#[derive(Debug)]
+pub(super) struct Phases {
+    pub(super) merging: Merging,
+    pub(super) base: u64,
+    pub(super) deadline: Option<u64>,
+    pub(super) phase: PhaseId,
+    /// The next phase begins when so many observations are known.
+    pub(super) next: u64,
+    pub(super) open: Option<Open>,
+}
+
+/// A phase that is beginning.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) opened: Tick,
+    pub(super) waiting: BTreeSet<AgentId>,
+}
+
+impl Groups {
+    /// How a cluster looks to those that may be like it.
+    fn candidate(&mut self, key: Key) -> Candidate {
+        let (sum, _) = self.sum([key].iter(), None);
+        let fits = self.model.refresh([&sum].into_iter()).is_ok();
+        let estimate = if fits { self.model.estimate() } else { vec![0.0; self.dimension()] };
+        Candidate { agent: key.0.0, estimate, count: sum.count() }
+    }
+
+    /// The group that a newcomer without observations fits into.
+    pub(super) fn place(&mut self, key: Key) -> Option<u64> {
+        let merging = self.phases.as_ref()?.merging;
+        // Without observations a radius is 1, and so is the sum of two at least.
+        if merging.gate <= 1.0 {
+            return None;
+        }
+        let ids: Vec<u64> = self.groups.keys().copied().collect();
+        let members: Vec<Vec<Key>> =
+            ids.iter().map(|id| self.groups[id].members.iter().copied().collect()).collect();
+        let groups: Vec<Vec<Candidate>> = members
+            .into_iter()
+            .map(|keys| keys.into_iter().map(|key| self.candidate(key)).collect())
+            .collect();
+        let newcomer = Candidate { agent: key.0.0, estimate: vec![0.0; self.dimension()], count: 0 };
+        merging.place(&newcomer, groups.iter().map(Vec::as_slice)).map(|index| ids[index])
+    }
+
+    /// Begins a phase if enough is known, and asks everybody for their clusters.
+    pub(super) fn start_if_due(&mut self) -> Vec<Outgoing> {
+        let known: u64 = self.clusters.values().map(|cluster| cluster.own.count()).sum();
+        let Some(phases) = &mut self.phases else { return Vec::new() };
+        if phases.open.is_some() || known < phases.next || self.seats.is_empty() {
+            return Vec::new();
+        }
+        while known >= phases.next {
+            phases.phase = PhaseId(phases.phase.0 + 1);
+            let length = phases.base.saturating_pow(u32::try_from(phases.phase.0).unwrap_or(u32::MAX));
+            phases.next = phases.next.saturating_add(length);
+        }
+        let waiting = self.seats.keys().copied().collect();
+        phases.open = Some(Open { opened: self.now, waiting });
+        vec![Outgoing::to_everyone(Downlink::Regroup { phase: phases.phase, anew: false })]
+    }
+
+    /// When all have answered: sorts clusters into groups, and tells the members of every group that is not
+    /// as it was.
+    pub(super) fn finish_if_complete(&mut self) -> Vec<Outgoing> {
+        let Some(phases) = &mut self.phases else { return Vec::new() };
+        if phases.open.take_if(|open| open.waiting.is_empty()).is_none() {
+            return Vec::new();
+        }
+        let merging = phases.merging;
+        let keys: Vec<Key> = self.clusters.keys().copied().collect();
+        let candidates: Vec<Candidate> = keys.iter().map(|key| self.candidate(*key)).collect();
+        let mut outgoing = Vec::new();
+        for group in merging.groups(&candidates) {
+            let members: BTreeSet<Key> = group.into_iter().map(|index| keys[index]).collect();
+            let first = *members.first().expect("a group is not empty");
+            if self.groups[&self.clusters[&first].group].members == members {
+                continue;
+            }
+            self.form(&members);
+            let listening: Vec<Key> = members.iter().copied().filter(|key| self.is_heard(*key)).collect();
+            outgoing.extend(listening.into_iter().map(|key| self.snapshot_to(key)));
+        }
+        outgoing.extend(self.start_if_due());
+        outgoing
+    }
+
+    /// Makes a new group of these clusters, which leave the groups they were in.
+    fn form(&mut self, members: &BTreeSet<Key>) {
+        let mut formed = None;
+        for &key in members {
+            let known = self.clusters[&key].clone();
+            self.remove(key);
+            let group = self.seat(key, formed);
+            formed = Some(group);
+            let seat = self.clusters.get_mut(&key).expect("it was just seated");
+            *seat = Known { group, ..known };
+            if !self.is_heard(key) {
+                self.groups.get_mut(&group).expect("it was just made").roster.remove(key);
+            }
+        }
+        if let Some(group) = formed {
+            self.renew(group);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Where the privacy noise of a deployed agent comes from: the operating system's generator.
+//!
+//! An agent's journal brings it back by doing everything again, and what it says then must be what it said
+//! before: noise that was drawn anew would be a second release of the same sums. So the system is asked for a
+//! secret of 256 bits, not for every number; the journal keeps the secret, and the noise of a node is a
+//! function of both. Nobody without the secret can tell it from noise that was drawn.
+
+use posse_core::privacy::{Node, NoiseSource};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// What the noise of an agent follows from, until it starts again.
+///
+/// Every start of the agent draws another one. If its state was brought back from an old copy, other
+/// observations are then released with other noise: with the same, their difference would be bare.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Secret(pub(super) [u8; 32]);
+
+impl Secret {
+    /// From the operating system's generator.
+    ///
+    /// # Panics
+    /// If the system has no random numbers: nothing private can go on then.
+    pub(super) fn draw() -> Self {
+        let mut bytes = [0; 32];
+        SystemRandom::new().fill(&mut bytes).expect("the system's random generator answers");
+        Self(bytes)
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    pub(super) fn noise(&self) -> Box<dyn NoiseSource> {
+        Box::new(SecretNoise(Key::new(HMAC_SHA256, &self.0)))
+    }
+}
+
+/// Noise that is a function of a secret and of the node: HMAC-SHA-256 in counter mode, made normal.
+struct SecretNoise(Key);
+
+impl std::fmt::Debug for SecretNoise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretNoise(…)")
+    }
+}
+
+impl NoiseSource for SecretNoise {
+    fn fill(&mut self, node: Node, out: &mut [f64]) {
+        let mut bits = Bits { key: &self.0, node, block: 0, ready: [0; 4], left: 0 };
+        out.fill_with(|| posse_core::normal(&mut || bits.next()));
+    }
+}
+
+/// The random bits of a node.
+struct Bits<'k> {
+    key: &'k Key,
+    node: Node,
+    block: u64,
+    ready: [u64; 4],
+    left: usize,
+}
+
+impl Bits<'_> {
+    fn next(&mut self) -> u64 {
+        if self.left == 0 {
+            let Node { tree, level, index } = self.node;
+            let mut message = [0; 32];
+            let words = [tree, u64::from(level), index, self.block];
+            for (place, word) in message.chunks_exact_mut(8).zip(words) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+            let tag = sign(self.key, &message);
+            for (word, bytes) in self.ready.iter_mut().zip(tag.as_ref().chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            }
+            self.block += 1;
+            self.left = 4;
+        }
+        self.left -= 1;
+        self.ready[3 - self.left]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: Node = Node { tree: 1, level: 0, index: 1 };
+
+    fn drawn(secret: &Secret, node: Node) -> Vec<f64> {
+        let mut out = vec![0.0; 20_000];
+        secret.noise().fill(node, &mut out);
+        out
+    }
+
+    #[test]
+    fn noise_is_standard_normal() {
+        let values = drawn(&Secret([7; 32]), NODE);
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let square = values.iter().map(|x| x * x).sum::<f64>() / n;
+        let beyond = values.iter().filter(|x| x.abs() > 1.959_964).count() as f64 / n;
+        assert!(mean.abs() < 5.0 / n.sqrt(), "{mean}");
+        assert!((square - 1.0).abs() < 5.0 * (2.0 / n).sqrt(), "{square}");
+        assert!((beyond - 0.05).abs() < 5.0 * (0.05 * 0.95 / n).sqrt(), "{beyond}");
+    }
+
+    #[test]
+    fn a_node_has_its_noise_and_no_other_node_or_secret_has_it() {
+        let secret = Secret([7; 32]);
+        let own = drawn(&secret, NODE);
+        assert_eq!(drawn(&secret, NODE), own);
+        let others = [
+            drawn(&secret, Node { tree: 2, ..NODE }),
+            drawn(&secret, Node { level: 1, ..NODE }),
+            drawn(&secret, Node { index: 2, ..NODE }),
+            drawn(&Secret([8; 32]), NODE),
+        ];
+        for other in others {
+            let n = own.len() as f64;
+            let along = own.iter().zip(&other).map(|(a, b)| a * b).sum::<f64>() / n;
+            assert!(along.abs() < 5.0 / n.sqrt(), "they have something in common: {along}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_all_different_and_nothing_shows_them() {
+        assert_ne!(Secret::draw().0, Secret::draw().0);
+        assert_eq!(format!("{:?}", Secret([7; 32]).noise()), "SecretNoise(…)");
+        assert!(Secret::from_bytes(&[1; 31]).is_none() && Secret::from_bytes(&[1; 32]).is_some());
+    }
+}

@@ -1,0 +1,51 @@
+//! How agents behave: who was refused how often, and who is not heard for a while.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use posse_core::AgentId;
+use tracing::warn;
+
+use super::{FederationConfig, Reason};
+
+/// What agents were refused, as long as it matters.
+#[derive(Debug, Default)]
+pub(super) struct Conduct {
+    /// Refusals in a row.
+    refused: BTreeMap<AgentId, u64>,
+    /// Until when an agent is not heard.
+    quarantined: BTreeMap<AgentId, Instant>,
+}
+
+impl Conduct {
+    /// Something of an agent was refused. Too often in a row, and it is not heard for a while.
+    pub(super) fn refused(&mut self, config: &FederationConfig, agent: AgentId, reason: Reason) {
+        if !reason.counts_against_agent() {
+            return;
+        }
+        let count = self.refused.entry(agent).or_default();
+        *count += 1;
+        let (federation, in_a_row) = (&config.name, *count);
+        warn!(federation, agent = agent.0, reason = reason.word(), in_a_row, "refused");
+        if in_a_row >= config.quarantine_after {
+            self.refused.remove(&agent);
+            self.quarantined.insert(agent, Instant::now() + Duration::from_secs(config.quarantine));
+            warn!(federation, agent = agent.0, seconds = config.quarantine, "quarantined");
+        }
+    }
+
+    /// A message of an agent was taken: whatever was wrong before is over.
+    pub(super) fn accepted(&mut self, agent: AgentId) {
+        self.refused.remove(&agent);
+    }
+
+    pub(super) fn is_quarantined(&self, agent: AgentId) -> bool {
+        self.quarantined.get(&agent).is_some_and(|until| *until > Instant::now())
+    }
+
+    /// Who is in quarantine now, in order.
+    pub(super) fn quarantined(&mut self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.quarantined.retain(|_, until| *until > Instant::now());
+        self.quarantined.keys()
+    }
+}

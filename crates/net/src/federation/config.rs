@@ -1,0 +1,315 @@
+//! What is agreed on in a federation, and kept beside its log.
+
+use std::path::Path;
+
+use posse_core::session::{Hub, LogEntry};
+use posse_core::{Algorithm, ConfigError, Federation, Placement, Seed, Shape};
+use serde::{Deserialize, Serialize};
+
+use super::FederationError;
+use crate::log::{LogError, Replay};
+
+/// Clusters of users that one agent may speak of at once, unless the settings say how long a frame may be.
+const CLUSTERS: u64 = 256;
+const YEAR: u64 = 31_536_000;
+
+/// What is agreed on in a federation. Agents learn it when they join.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FederationConfig {
+    /// Its name, in metadata and in the data directory: letters, digits, `-` and `_`.
+    pub name: String,
+    /// How agents choose and share.
+    pub algorithm: Algorithm,
+    /// Features of an arm that mean the same to everybody (d).
+    pub dimension: u64,
+    /// How many agents the algorithm may assume (N); only some use it. Default 100.
+    #[serde(default = "default_agents")]
+    pub agents: u64,
+    /// How many interactions the algorithm may assume (T); only some use it. Default 1 000 000.
+    #[serde(default = "default_horizon")]
+    pub horizon: u64,
+    /// Where randomised rules draw from. Default 0.
+    #[serde(default)]
+    pub seed: u64,
+    /// Largest norm of an arm's features (L). Uploads that need larger ones are refused. Default: not checked.
+    #[serde(default)]
+    pub feature_bound: Option<f64>,
+    /// Largest absolute reward (Y). Uploads that need larger ones are refused. Default: not checked.
+    #[serde(default)]
+    pub reward_bound: Option<f64>,
+    /// Kilobytes of the longest frame that is taken. Default: what a matrix of the dimension needs, and 256
+    /// times that where agents speak of clusters of users.
+    #[serde(default)]
+    pub frame_kilobytes: Option<u64>,
+    /// Milliseconds after which an unanswered frame is sent again. Default 2000.
+    #[serde(default = "default_resend")]
+    pub resend_after: u64,
+    /// Megabytes of log after which the state is saved and the log cut. Default 64.
+    #[serde(default = "default_snapshot")]
+    pub snapshot_every: u64,
+    /// Refused messages in a row after which an agent is quarantined. Default 10.
+    #[serde(default = "default_quarantine_after")]
+    pub quarantine_after: u64,
+    /// Seconds an agent stays in quarantine. Default 600.
+    #[serde(default = "default_quarantine")]
+    pub quarantine: u64,
+}
+
+const fn default_agents() -> u64 {
+    100
+}
+const fn default_horizon() -> u64 {
+    1_000_000
+}
+const fn default_resend() -> u64 {
+    2_000
+}
+const fn default_snapshot() -> u64 {
+    64
+}
+const fn default_quarantine_after() -> u64 {
+    10
+}
+const fn default_quarantine() -> u64 {
+    600
+}
+
+impl FederationConfig {
+    /// A federation with every other setting at its default.
+    #[must_use]
+    pub fn new(name: impl Into<String>, algorithm: Algorithm, dimension: u64) -> Self {
+        Self {
+            name: name.into(),
+            algorithm,
+            dimension,
+            agents: default_agents(),
+            horizon: default_horizon(),
+            seed: 0,
+            feature_bound: None,
+            reward_bound: None,
+            frame_kilobytes: None,
+            resend_after: default_resend(),
+            snapshot_every: default_snapshot(),
+            quarantine_after: default_quarantine_after(),
+            quarantine: default_quarantine(),
+        }
+    }
+
+    /// `Ok` if every setting is in its range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let named = !self.name.is_empty()
+            && self.name.len() <= 64
+            && self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        if !named {
+            let allowed = "it must have 1 to 64 letters, digits, `-` or `_`";
+            return Err(ConfigError::new("name", &self.name, allowed));
+        }
+        let largest = posse_core::wire::MAX_DIMENSION as u64;
+        if self.dimension == 0 || self.dimension > largest {
+            return Err(ConfigError::new("dimension", self.dimension, "it must be between 1 and 16384"));
+        }
+        for (name, bound) in [("feature_bound", self.feature_bound), ("reward_bound", self.reward_bound)] {
+            if let Some(bound) = bound {
+                ConfigError::require(bound > 0.0 && bound.is_finite(), name, bound, "it must be above 0")?;
+            }
+        }
+        if let Some(kilobytes) = self.frame_kilobytes
+            && (kilobytes == 0 || kilobytes > 1 << 20)
+        {
+            let allowed = "it must be between 1 and 1048576";
+            return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
+        }
+        if self.algorithm.placement() == Placement::Central {
+            let allowed = "its one learner would need everybody's raw data: it is for experiments";
+            return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
+        }
+        if self.quarantine > YEAR {
+            let allowed = "it must be at most 31536000, a year: revoke the token of whoever should stay away";
+            return Err(ConfigError::new("quarantine", self.quarantine, allowed));
+        }
+        let at_least_one = [
+            ("agents", self.agents),
+            ("horizon", self.horizon),
+            ("resend_after", self.resend_after),
+            ("snapshot_every", self.snapshot_every),
+            ("quarantine_after", self.quarantine_after),
+        ];
+        for (name, value) in at_least_one {
+            if value == 0 {
+                return Err(ConfigError::new(name, value, "it must be at least 1"));
+            }
+        }
+        self.algorithm.check(self.shape())
+    }
+
+    /// The arms' shape as the coordinator sees it.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        Shape::shared(self.dimension as usize)
+    }
+
+    /// What the algorithm may assume.
+    #[must_use]
+    pub const fn federation(&self) -> Federation {
+        Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }
+    }
+
+    /// Bytes of the longest frame that is taken: where the settings do not say, a whole matrix, a few
+    /// vectors and what is around them, as often as one message may hold them.
+    #[must_use]
+    pub const fn longest_frame(&self) -> u64 {
+        if let Some(kilobytes) = self.frame_kilobytes {
+            return kilobytes * 1000;
+        }
+        let d = self.dimension;
+        let speaks_of_clusters =
+            matches!(self.algorithm, Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_));
+        let parts = if speaks_of_clusters { CLUSTERS } else { 1 };
+        parts * (8 * (d * (d + 1) / 2 + 4 * d) + 64) + 4096
+    }
+
+    /// A hub at the beginning of its history.
+    pub fn hub(&self) -> Result<Hub, ConfigError> {
+        Ok(Hub::new(self.algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
+    }
+
+    /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.
+    pub fn replay(&self, replay: &Replay) -> Result<Hub, FederationError> {
+        let mut hub = self.hub()?;
+        let broken = |entry: usize| move |why: String| FederationError::Replay { entry, why };
+        if let Some(state) = &replay.state {
+            hub.restore(state).map_err(|error| broken(0)(error.to_string()))?;
+        }
+        for (index, bytes) in replay.entries.iter().enumerate() {
+            let entry = LogEntry::decode(bytes).map_err(|error| broken(index)(error.to_string()))?;
+            hub.replay(entry).map_err(|error| broken(index)(error.to_string()))?;
+        }
+        Ok(hub)
+    }
+}
+
+/// Settings that decide what the bytes of a log mean are kept beside it and may not change.
+pub(super) fn check_unchanged(config: &FederationConfig, directory: &Path) -> Result<(), FederationError> {
+    let path = directory.join("federation.json");
+    std::fs::create_dir_all(directory).map_err(LogError::io(directory))?;
+    let text = serde_json::to_string_pretty(config).expect("settings have string keys");
+    let written = match std::fs::read_to_string(&path) {
+        Ok(written) => written,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(crate::log::replace(&path, text.as_bytes())?);
+        }
+        Err(error) => return Err(LogError::io(&path)(error).into()),
+    };
+    let before: FederationConfig = serde_json::from_str(&written)
+        .map_err(|error| FederationError::Settings { path: path.clone(), why: error.to_string() })?;
+    let json = |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
+    let fixed = [
+        ("algorithm", json(&before.algorithm), json(&config.algorithm)),
+        ("dimension", before.dimension.to_string(), config.dimension.to_string()),
+        ("agents", before.agents.to_string(), config.agents.to_string()),
+        ("horizon", before.horizon.to_string(), config.horizon.to_string()),
+        ("seed", before.seed.to_string(), config.seed.to_string()),
+    ];
+    match fixed.into_iter().find(|(_, was, is)| was != is) {
+        Some((setting, was, is)) => {
+            Err(FederationError::Changed { name: config.name.clone(), setting, was, is })
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_core::session::UpFrame;
+    use posse_core::{
+        AsyncLinUcb, ClusterId, ClusterList, ClusterUpload, Epoch, Evidence, EvidenceUpload, FclubDc,
+        FedGlbUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
+    };
+
+    use super::*;
+
+    const DIMENSION: usize = 30;
+
+    fn length(message: Uplink) -> u64 {
+        let frame = UpFrame {
+            epoch: Epoch(u64::MAX),
+            incarnation: Incarnation(u64::MAX),
+            acknowledged: u64::MAX,
+            sequence: u64::MAX,
+            message: Some(message),
+            greeting: u64::MAX,
+        };
+        frame.encode().len() as u64
+    }
+
+    fn evidence() -> Evidence {
+        let mut evidence = Evidence::none(DIMENSION);
+        for step in 0..2 * DIMENSION {
+            let features: Vec<f64> = (0..DIMENSION).map(|i| 1.0 / (1 + i + step) as f64).collect();
+            evidence.observe(&features, 0.3).unwrap();
+        }
+        evidence
+    }
+
+    #[test]
+    fn the_longest_messages_that_can_be_right_fit_into_a_frame() {
+        let config = |algorithm| FederationConfig::new("x", algorithm, DIMENSION as u64);
+        let upload = EvidenceUpload {
+            number: u64::MAX,
+            based_on: Version(u64::MAX),
+            information: 0.1,
+            evidence: Parcel::Dense(evidence()),
+        };
+        let linear = config(Algorithm::AsyncLinUcb(AsyncLinUcb::default()));
+        assert!(length(Uplink::Evidence(upload)) <= linear.longest_frame());
+        let gradient = Gradient {
+            round: RoundId(u64::MAX),
+            step: u64::MAX,
+            gradient: vec![0.1; DIMENSION],
+            curvature: Some(vec![0.1; DIMENSION * (DIMENSION + 1) / 2]),
+        };
+        let rounds = config(Algorithm::FedGlbUcb(FedGlbUcb::default()));
+        assert!(length(Uplink::Gradient(gradient)) <= rounds.longest_frame());
+        let cluster = ClusterUpload {
+            cluster: ClusterId(u64::MAX),
+            number: u64::MAX,
+            based_on: Version(u64::MAX),
+            information: 0.1,
+            evidence: evidence(),
+            released: false,
+        };
+        let list = ClusterList {
+            phase: PhaseId(u64::MAX),
+            kept: Vec::new(),
+            uploads: vec![cluster; CLUSTERS as usize],
+        };
+        let clustered = config(Algorithm::FclubDc(FclubDc::default()));
+        assert!(length(Uplink::Clusters(list)) <= clustered.longest_frame());
+        let told = FederationConfig { frame_kilobytes: Some(7), ..clustered };
+        assert_eq!(told.longest_frame(), 7000);
+    }
+
+    #[test]
+    fn an_algorithm_whose_learner_sees_everything_cannot_be_a_federation() {
+        let central = Algorithm::CentralLinUcb(LinUcb::default());
+        let error = FederationConfig::new("x", central, 3).check().unwrap_err();
+        assert_eq!(error.name, "algorithm");
+    }
+
+    #[test]
+    fn settings_beside_a_log_are_whole_or_refused_and_may_not_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = FederationConfig::new("x", Algorithm::AsyncLinUcb(AsyncLinUcb::default()), 3);
+        check_unchanged(&config, directory.path()).unwrap();
+        check_unchanged(&config, directory.path()).unwrap();
+        let other = FederationConfig { dimension: 4, ..config.clone() };
+        let changed = check_unchanged(&other, directory.path());
+        assert!(matches!(changed, Err(FederationError::Changed { setting: "dimension", .. })), "{changed:?}");
+        let path = directory.path().join("federation.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() / 2]).unwrap();
+        let torn = check_unchanged(&config, directory.path());
+        assert!(matches!(torn, Err(FederationError::Settings { .. })), "{torn:?}");
+    }
+}

@@ -1,0 +1,204 @@
+//! What an operator sees: metrics, health with its reason, and a service that describes itself.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use posse_core::{Algorithm, SyncLinUcb, Threshold};
+use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
+use posse_net::federation::FederationConfig;
+use posse_net::log::{FileLog, Log, LogError, Replay};
+use serde_json::Value;
+use tokio_stream::StreamExt;
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+use crate::sidecar::call;
+use crate::support::{agent, federation, in_a_minute, interact, talkative};
+
+const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+async fn watched(data: &std::path::Path, federation: FederationConfig, log: LogKind) -> Running {
+    let config = ServeConfig { admin: Some(ANYWHERE), ..ServeConfig::on_loopback(data, vec![federation]) };
+    serve(config, Options { log, ..Options::default() }).await.unwrap()
+}
+
+async fn channel(running: &Running) -> Channel {
+    Endpoint::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap()
+}
+
+/// The value of a metric, added up over its labels.
+fn value(text: &str, name: &str) -> f64 {
+    let is_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+    let values = text.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>());
+    values.sum::<Result<f64, _>>().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_moves_when_what_it_counts_happens() {
+    let data = tempfile::tempdir().unwrap();
+    let rounds = SyncLinUcb { round_threshold: Threshold(0.5), ..SyncLinUcb::default() };
+    let running = watched(data.path(), federation(Algorithm::SyncLinUcb(rounds)), LogKind::default()).await;
+    let admin = running.admin.unwrap();
+    let agents = [agent(running.address, 1).await, agent(running.address, 2).await];
+    for step in 0..60 {
+        for agent in &agents {
+            interact(agent, step);
+            agent.settled().await;
+        }
+    }
+    let (status, text) = call(admin, "GET", "/metrics", "").await;
+    assert_eq!(status, 200);
+    let moved = [
+        "posse_agents_connected",
+        "posse_uploads_total",
+        "posse_downloads_total",
+        "posse_frame_bytes_total",
+        "posse_log_bytes",
+        "posse_sync_seconds_count",
+        "posse_round_seconds_count",
+        "posse_observations",
+    ];
+    for name in moved {
+        assert!(value(&text, name) > 0.0, "{name} does not move:\n{text}");
+    }
+    for name in ["posse_staleness", "posse_agents_quarantined"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name} is missing:\n{text}");
+    }
+    assert_eq!(value(&text, "posse_agents_connected"), 2.0);
+    // Each round is measured once, not once an agent.
+    let rounds = running.federations[0].look().await.unwrap().version as f64;
+    assert_eq!(value(&text, "posse_round_seconds_count"), rounds);
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn staleness_is_the_information_that_the_agent_furthest_behind_lacks() {
+    let data = tempfile::tempdir().unwrap();
+    let mut settings = posse_core::AsyncLinUcb::default();
+    settings.protocol.upload_threshold = Threshold(1.05);
+    settings.protocol.download_threshold = Threshold(f64::INFINITY);
+    let running =
+        watched(data.path(), federation(Algorithm::AsyncLinUcb(settings)), LogKind::default()).await;
+    let (silent, busy) = (agent(running.address, 1).await, agent(running.address, 2).await);
+    silent.settled().await;
+    for step in 0..20 {
+        interact(&busy, step);
+        busy.settled().await;
+    }
+    let view = running.federations[0].look().await.unwrap();
+    let (_, text) = call(running.admin.unwrap(), "GET", "/metrics", "").await;
+    // The silent agent has seen nothing of it.
+    assert!(view.information > 0.1, "{view:?}");
+    assert!((value(&text, "posse_staleness") - view.information).abs() < 1e-9, "{text}");
+}
+
+/// A log that fails as long as it is told to.
+struct Failing {
+    log: FileLog,
+    fails: Arc<AtomicBool>,
+}
+
+impl Log for Failing {
+    fn append(&mut self, entries: &[Vec<u8>]) -> Result<(), LogError> {
+        if self.fails.load(Ordering::SeqCst) {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(LogError::Io { path: PathBuf::from("the disk"), error });
+        }
+        self.log.append(entries)
+    }
+    fn sync(&mut self, epoch: u64) -> Result<(), LogError> {
+        self.log.sync(epoch)
+    }
+    fn replay(&mut self) -> Result<Replay, LogError> {
+        self.log.replay()
+    }
+    fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError> {
+        self.log.snapshot(state)
+    }
+    fn truncate(&mut self) -> Result<(), LogError> {
+        self.log.truncate()
+    }
+    fn next(&self) -> u64 {
+        self.log.next()
+    }
+    fn bytes_since_snapshot(&self) -> u64 {
+        self.log.bytes_since_snapshot()
+    }
+    fn bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_says_why_it_is_bad_until_it_is_good_again() {
+    let data = tempfile::tempdir().unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&fails);
+    let log = LogKind::new(move |directory| {
+        // While it fails it cannot be opened either, so that the trouble stays to be looked at.
+        if told.load(Ordering::SeqCst) {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(LogError::Io { path: PathBuf::from("the disk"), error });
+        }
+        Ok(Box::new(Failing { log: FileLog::open(directory)?, fails: Arc::clone(&told) }))
+    });
+    let running = watched(data.path(), talkative(), log).await;
+    let admin = running.admin.unwrap();
+    let health = async || {
+        let (status, text) = call(admin, "GET", "/healthz", "").await;
+        (status, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let mut standard = HealthClient::new(channel(&running).await);
+    let mut serving = async |wanted: ServingStatus| {
+        let request = || HealthCheckRequest { service: "posse.v1.Coordinator".into() };
+        while standard.check(request()).await.unwrap().into_inner().status() != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(health().await.0, 200);
+    in_a_minute(serving(ServingStatus::Serving)).await;
+    let agent = agent(running.address, 1).await;
+    agent.settled().await;
+    fails.store(true, Ordering::SeqCst);
+    interact(&agent, 0);
+    in_a_minute(async { while health().await.0 == 200 {} }).await;
+    let (status, said) = health().await;
+    assert_eq!((status, &said["healthy"]), (503, &Value::Bool(false)));
+    let why = said["federations"][0]["why"].as_str().unwrap();
+    assert!(why.contains("the disk"), "{why}");
+    in_a_minute(serving(ServingStatus::NotServing)).await;
+    fails.store(false, Ordering::SeqCst);
+    in_a_minute(async { while health().await.0 != 200 {} }).await;
+    in_a_minute(serving(ServingStatus::Serving)).await;
+    in_a_minute(agent.settled()).await;
+    assert_eq!(running.federations[0].look().await.unwrap().observations, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_describes_itself() {
+    let data = tempfile::tempdir().unwrap();
+    let running = watched(data.path(), talkative(), LogKind::default()).await;
+    let mut client = ServerReflectionClient::new(channel(&running).await);
+    let ask = |request| ServerReflectionRequest { host: String::new(), message_request: Some(request) };
+    let questions = tokio_stream::iter([
+        ask(MessageRequest::ListServices(String::new())),
+        ask(MessageRequest::FileContainingSymbol("posse.v1.UpFrame".into())),
+    ]);
+    let mut answers = client.server_reflection_info(questions).await.unwrap().into_inner();
+    let mut next = async || answers.next().await.unwrap().unwrap().message_response.unwrap();
+    let MessageResponse::ListServicesResponse(services) = next().await else { panic!("no list") };
+    let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
+    for name in ["posse.v1.Coordinator", "grpc.health.v1.Health"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let MessageResponse::FileDescriptorResponse(files) = next().await else { panic!("no file") };
+    assert!(!files.file_descriptor_proto.is_empty());
+}

@@ -1,0 +1,2 @@
+//! What another library says about the privacy of posse: everything is in `tests`.
+#![forbid(unsafe_code)]
