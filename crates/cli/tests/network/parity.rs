@@ -252,9 +252,24 @@ async fn is_the_same(run: &RunConfig) -> bool {
     !networked.up.is_empty()
 }
 
+/// Algorithms whose agents learn alone.
+const ALONE: [&str; 11] = [
+    "lin-ucb",
+    "n-ucb-glm",
+    "n-ons-glm",
+    "club",
+    "sclub",
+    "user-lin-ucb",
+    "lin-ts",
+    "kernel-ucb",
+    "kernel-ts",
+    "neural-ucb",
+    "neural-ts",
+];
+
 /// Whether an algorithm's agents have anything to say to a coordinator.
 fn communicates(algorithm: &Algorithm) -> bool {
-    !["lin-ucb", "n-ucb-glm", "n-ons-glm", "club", "sclub", "user-lin-ucb"].contains(&algorithm.name())
+    !ALONE.contains(&algorithm.name())
 }
 
 #[tokio::test(flavor = "multi_thread")]
