@@ -270,8 +270,7 @@ fn the_numbers_of_the_published_settings() {
 #[test]
 fn several_averages_a_round_are_sent_while_there_is_training() {
     let neural = NeuralConfig { training_stop: 3, ..small().neural };
-    let config =
-        FnUcb { neural, training: TrainingMode::FedavgRounds, averaging_rounds: 3, ..small() };
+    let config = FnUcb { neural, training: TrainingMode::FedavgRounds, averaging_rounds: 3, ..small() };
     let mut table = Table::new(&config, 2, 2);
     (0..10).for_each(|step| table.learn(step % 2));
     let averages = |round: u64| {
