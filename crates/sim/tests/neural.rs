@@ -114,7 +114,9 @@ fn federations_keep_their_promises_in_the_papers_model() {
 #[test]
 fn a_network_that_sees_everybodys_data_is_worth_more_than_the_average_of_networks_that_do_not() {
     let regret = |training, features_at| {
-        let algorithm = Algorithm::FnUcb(FnUcb { training, features_at, ..Default::default() });
+        // As published, with the published step.
+        let neural = NeuralConfig { learning_rate: 0.01, ..Default::default() };
+        let algorithm = Algorithm::FnUcb(FnUcb { neural, training, features_at, ..Default::default() });
         let world = || WorldConfig::Cosine(NonlinearConfig::default());
         let run = |seed| {
             let config = RunConfig { world: world(), ..cosine(seed, 4, 250, &algorithm) };

@@ -253,13 +253,14 @@ async fn is_the_same(run: &RunConfig) -> bool {
 }
 
 /// Algorithms whose agents have nothing to say to anybody.
-const ALONE: [&str; 10] = [
+const ALONE: [&str; 11] = [
     "lin-ucb",
     "n-ucb-glm",
     "n-ons-glm",
     "club",
     "sclub",
     "user-lin-ucb",
+    "lin-ts",
     "kernel-ucb",
     "kernel-ts",
     "neural-ucb",

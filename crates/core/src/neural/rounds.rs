@@ -189,31 +189,20 @@ impl NetworkRounds {
     fn commit(&mut self, open: Open, average: Vec<f64>) -> Vec<Outgoing> {
         let mut statistic = self.shared.statistic.clone();
         let before = statistic.information;
-        let mut own: BTreeMap<AgentId, Statistic> = BTreeMap::new();
-        for (agent, part) in &open.parts {
-            let seat = self.seats.get(agent).map(|seat| &seat.own);
-            if part.evidence.count() == 0 {
-                continue;
-            }
-            add(&mut statistic, &part.evidence);
-            if let Some(mine) = seat {
-                let mut mine = mine.clone();
-                add(&mut mine, &part.evidence);
-                own.insert(*agent, mine);
-            }
-        }
-        if !statistic.is_sound() || !own.values().all(Statistic::is_sound) {
+        let news = || open.parts.iter().filter(|(_, part)| part.evidence.count() > 0);
+        news().for_each(|(_, part)| add(&mut statistic, &part.evidence));
+        if !statistic.is_sound() {
             // Nothing usable came out: the last state stays, and nothing is lost.
             self.open = Some(open);
             return self.abort();
         }
-        self.information += statistic.information - before;
-        statistic.information = 0.0;
-        for (agent, mine) in own {
-            if let Some(seat) = self.seats.get_mut(&agent) {
-                seat.own = mine;
+        for (agent, part) in news() {
+            if let Some(seat) = self.seats.get_mut(agent) {
+                add(&mut seat.own, &part.evidence);
             }
         }
+        self.information += statistic.information - before;
+        statistic.information = 0.0;
         let mut count = self.shared.count;
         for (agent, part) in &open.parts {
             count += part.evidence.count();

@@ -6,7 +6,7 @@ use crate::algorithm::Federation;
 use crate::evidence::packed;
 use crate::ids::UserId;
 use crate::neural::fn_agent::FnAgent;
-use crate::neural::{AlphaRule, NeuralConfig, TrainingMode};
+use crate::neural::{AlphaRule, FeaturePoint, NeuralConfig, TrainingMode};
 use crate::parcel::LowRank;
 use crate::random::{Seed, Stream};
 use crate::trigger::Threshold;
@@ -84,7 +84,12 @@ impl Table {
 
 fn small() -> FnUcb {
     let neural = NeuralConfig { hidden_width: 3, training_steps: 6, ..Default::default() };
-    FnUcb { neural, ..Default::default() }
+    FnUcb {
+        neural,
+        training: TrainingMode::Independent,
+        features_at: FeaturePoint::Start,
+        ..Default::default()
+    }
 }
 
 fn parts(table: &Table) -> Vec<&NetworkPart> {
@@ -265,8 +270,7 @@ fn the_numbers_of_the_published_settings() {
 #[test]
 fn several_averages_a_round_are_sent_while_there_is_training() {
     let neural = NeuralConfig { training_stop: 3, ..small().neural };
-    let config =
-        FnUcb { neural, training: TrainingMode::FedavgRounds, averaging_rounds: 3, ..Default::default() };
+    let config = FnUcb { neural, training: TrainingMode::FedavgRounds, averaging_rounds: 3, ..small() };
     let mut table = Table::new(&config, 2, 2);
     (0..10).for_each(|step| table.learn(step % 2));
     let averages = |round: u64| {

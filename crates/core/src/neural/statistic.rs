@@ -144,10 +144,15 @@ impl Statistic {
         }
     }
 
-    /// Whether no number is lost to overflow, now or with the next observations.
+    /// Whether no number is lost to overflow, now or with the next observations. Of a whole matrix the diagonal
+    /// vouches for the rest: it is positive definite.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |v: &f64| v.abs() <= 1e150;
-        self.vector.iter().all(sound) && self.matrix.iter().all(sound)
+        let matrix = match self.kind {
+            Precondition::Full => (0..self.vector.len()).all(|i| sound(&self.matrix[packed(i) + i])),
+            Precondition::Diagonal => self.matrix.iter().all(sound),
+        };
+        matrix && self.vector.iter().all(sound)
     }
 
     /// φᵀV⁻¹Σφy.
