@@ -1,6 +1,6 @@
 //! An agent's own interactions, stored for sums over all of them: the one family that must keep raw data.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::exponential::{LANES, Lanes};
 use super::link::Link;
@@ -65,10 +65,7 @@ impl History {
     /// Σ x(μ(xᵀθ) − y) over the first `count` interactions.
     pub(crate) fn gradient(&self, link: Link, theta: &[f64], count: usize) -> Vec<f64> {
         let mut sums = vec![[0.0; LANES]; self.dimension];
-        Arch::new().dispatch(
-            #[inline(always)]
-            || self.add_gradient(link, theta, count, &mut sums),
-        );
+        Arch::new().dispatch(AddGradient { history: self, link, theta, count, sums: &mut sums });
         sums.iter().map(total).collect()
     }
 
@@ -81,53 +78,8 @@ impl History {
     ) -> (Vec<f64>, Vec<f64>) {
         let gradient = self.gradient(link, theta, count);
         let mut sums = vec![[0.0; LANES]; packed(self.dimension)];
-        Arch::new().dispatch(
-            #[inline(always)]
-            || self.add_curvature(link, theta, count, &mut sums),
-        );
+        Arch::new().dispatch(AddCurvature { history: self, link, theta, count, sums: &mut sums });
         (gradient, sums.iter().map(total).collect())
-    }
-
-    #[inline(always)]
-    fn add_gradient(&self, link: Link, theta: &[f64], count: usize, sums: &mut [Lanes]) {
-        for (index, block) in self.blocks.chunks_exact(self.stride()).enumerate() {
-            let Some(lanes) = lanes_of(index, count) else { break };
-            let (features, reward) = (&block[..self.dimension], &block[self.dimension]);
-            let mut errors = products(features, theta);
-            link.means(&mut errors);
-            for lane in 0..LANES {
-                errors[lane] -= reward[lane];
-            }
-            errors[lanes..].fill(0.0);
-            for (sum, row) in sums.iter_mut().zip(features) {
-                for lane in 0..LANES {
-                    sum[lane] += errors[lane] * row[lane];
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn add_curvature(&self, link: Link, theta: &[f64], count: usize, sums: &mut [Lanes]) {
-        for (index, block) in self.blocks.chunks_exact(self.stride()).enumerate() {
-            let Some(lanes) = lanes_of(index, count) else { break };
-            let features = &block[..self.dimension];
-            let mut slopes = products(features, theta);
-            slopes.iter_mut().for_each(|z| *z = link.slope(*z));
-            slopes[lanes..].fill(0.0);
-            let mut sums = sums.iter_mut();
-            for (i, row) in features.iter().enumerate() {
-                let mut weighted = [0.0; LANES];
-                for lane in 0..LANES {
-                    weighted[lane] = slopes[lane] * row[lane];
-                }
-                for (other, sum) in features[..=i].iter().zip(&mut sums) {
-                    for lane in 0..LANES {
-                        sum[lane] += weighted[lane] * other[lane];
-                    }
-                }
-            }
-        }
     }
 
     /// Rows of features one after the other, and the rewards: what a saved state holds.
@@ -154,6 +106,76 @@ impl History {
 
     const fn stride(&self) -> usize {
         self.dimension + 1
+    }
+}
+
+/// Σ x(μ(xᵀθ) − y), lane by lane. Written as a type because closures are not compiled for wide registers.
+struct AddGradient<'a> {
+    history: &'a History,
+    link: Link,
+    theta: &'a [f64],
+    count: usize,
+    sums: &'a mut [Lanes],
+}
+
+impl WithSimd for AddGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { history, link, theta, count, sums } = self;
+        for (index, block) in history.blocks.chunks_exact(history.stride()).enumerate() {
+            let Some(lanes) = lanes_of(index, count) else { break };
+            let (features, reward) = (&block[..history.dimension], &block[history.dimension]);
+            let mut errors = products(features, theta);
+            link.means(&mut errors);
+            for lane in 0..LANES {
+                errors[lane] -= reward[lane];
+            }
+            errors[lanes..].fill(0.0);
+            for (sum, row) in sums.iter_mut().zip(features) {
+                for lane in 0..LANES {
+                    sum[lane] += errors[lane] * row[lane];
+                }
+            }
+        }
+    }
+}
+
+/// Σ μ'(xᵀθ)xxᵀ packed, lane by lane.
+struct AddCurvature<'a> {
+    history: &'a History,
+    link: Link,
+    theta: &'a [f64],
+    count: usize,
+    sums: &'a mut [Lanes],
+}
+
+impl WithSimd for AddCurvature<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { history, link, theta, count, sums } = self;
+        for (index, block) in history.blocks.chunks_exact(history.stride()).enumerate() {
+            let Some(lanes) = lanes_of(index, count) else { break };
+            let features = &block[..history.dimension];
+            let mut slopes = products(features, theta);
+            slopes.iter_mut().for_each(|z| *z = link.slope(*z));
+            slopes[lanes..].fill(0.0);
+            let mut sums = sums.iter_mut();
+            for (i, row) in features.iter().enumerate() {
+                let mut weighted = [0.0; LANES];
+                for lane in 0..LANES {
+                    weighted[lane] = slopes[lane] * row[lane];
+                }
+                for (other, sum) in features[..=i].iter().zip(&mut sums) {
+                    for lane in 0..LANES {
+                        sum[lane] += weighted[lane] * other[lane];
+                    }
+                }
+            }
+        }
     }
 }
 
