@@ -9,8 +9,7 @@ use opendp::metrics::{AbsoluteDistance, L2Distance};
 use posse_core::privacy::{Node, NoiseSource, SeededNoise, Tree, conversion};
 use posse_core::{AgentId, Evidence, PrivacyConfig, Seed};
 
-type Scalar =
-    Measurement<AtomDomain<f64>, AbsoluteDistance<f64>, ZeroConcentratedDivergence, f64>;
+type Scalar = Measurement<AtomDomain<f64>, AbsoluteDistance<f64>, ZeroConcentratedDivergence, f64>;
 
 /// Gaussian noise on one number.
 fn gaussian(scale: f64) -> Scalar {

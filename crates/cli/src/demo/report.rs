@@ -59,7 +59,7 @@ fn html(demo: &Demo, story: &Story) -> String {
                 ((story.up.bytes + story.down.bytes) / 1000).to_string(),
             ),
             "alone" => ("0".into(), "0".into()),
-            _ => ("every one".into(), "all raw data".into()),
+            _ => ("–".into(), "all raw data".into()),
         };
         let _ = writeln!(
             table,

@@ -72,7 +72,7 @@ impl NeuralConfig {
         }
         require(positive(self.learning_rate), "learning_rate", self.learning_rate, POSITIVE)?;
         require(positive(self.regularization), "regularization", self.regularization, POSITIVE)?;
-        let parameters = self.layout(dimension).parameters();
+        let parameters = self.parameters(dimension);
         if self.statistic == Precondition::Full && parameters > self.full_limit.min(MAX_DIMENSION) {
             let value = format!("{} ({parameters} parameters)", self.hidden_width);
             let allowed = "whole matrices of so many parameters are refused: use a smaller network, \
@@ -88,6 +88,12 @@ impl NeuralConfig {
             ));
         }
         Ok(())
+    }
+
+    /// p₀: parameters of the network for arms of so many features.
+    #[must_use]
+    pub fn parameters(&self, dimension: usize) -> usize {
+        self.layout(dimension).parameters()
     }
 
     pub(crate) const fn layout(&self, dimension: usize) -> Layout {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, Placement, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, Placement, Precondition, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::FederationError;
@@ -38,8 +38,8 @@ pub struct FederationConfig {
     /// Largest absolute reward (Y). Uploads that need larger ones are refused. Default: not checked.
     #[serde(default)]
     pub reward_bound: Option<f64>,
-    /// Kilobytes of the longest frame that is taken. Default: what a matrix of the dimension needs, and 256
-    /// times that where agents speak of clusters of users.
+    /// Kilobytes of the longest frame that is taken. Default: what a matrix of the dimension needs, 256 times
+    /// that where agents speak of clusters of users, and for networks a matrix of their parameters.
     #[serde(default)]
     pub frame_kilobytes: Option<u64>,
     /// Milliseconds after which an unanswered frame is sent again. Default 2000.
@@ -158,15 +158,24 @@ impl FederationConfig {
     /// Bytes of the longest frame that is taken: where the settings do not say, a whole matrix, a few
     /// vectors and what is around them, as often as one message may hold them.
     #[must_use]
-    pub const fn longest_frame(&self) -> u64 {
+    pub fn longest_frame(&self) -> u64 {
         if let Some(kilobytes) = self.frame_kilobytes {
             return kilobytes * 1000;
         }
+        let packed = |d: u64| d * (d + 1) / 2;
         let d = self.dimension;
-        let speaks_of_clusters =
-            matches!(self.algorithm, Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_));
-        let parts = if speaks_of_clusters { CLUSTERS } else { 1 };
-        parts * (8 * (d * (d + 1) / 2 + 4 * d) + 64) + 4096
+        let (parts, vector, matrix) = match &self.algorithm {
+            Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_) => {
+                (CLUSTERS, d, packed(d))
+            }
+            Algorithm::FnUcb(config) => {
+                let p = config.neural.parameters(d as usize) as u64;
+                let is_full = config.neural.statistic == Precondition::Full;
+                (1, p, if is_full { packed(p) } else { p })
+            }
+            _ => (1, d, packed(d)),
+        };
+        parts * (8 * (matrix + 4 * vector) + 64) + 4096
     }
 
     /// A hub at the beginning of its history.
