@@ -33,14 +33,14 @@ pub struct FnUcb {
     /// the end of an iteration, if agents take turns. Default true; false answers at once, which suits agents
     /// that are not equally busy.
     pub lockstep: bool,
-    /// How the network is trained. Default fedavg-rounds.
+    /// How the network is trained. Default independent, as printed.
     pub training: TrainingMode,
     /// r ≥ 1: averages a round, with J/r steps between them (fedavg-rounds). Default 10.
     pub averaging_rounds: u64,
     /// Whether agents use the average of their networks. Without it each predicts with its own, which is an
     /// ablation of the paper. Default true.
     pub averaging: bool,
-    /// Where the network's gradient is taken. Default current.
+    /// Where the network's gradient is taken. Default start, as printed.
     pub features_at: FeaturePoint,
     /// How far the network is trusted (α). Default schedule.
     pub alpha: AlphaRule,
@@ -61,11 +61,11 @@ pub struct FnUcb {
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMode {
     /// Each trains its own on and on; the average only predicts. This is the algorithm as it is printed.
+    #[default]
     Independent,
     /// Each begins every round from the average.
     Fedavg,
     /// The same in several short rounds each time.
-    #[default]
     FedavgRounds,
     /// One network is trained on everybody's data in one place: the reference that moves all raw data.
     Pooled,
@@ -76,9 +76,9 @@ pub enum TrainingMode {
 #[serde(rename_all = "kebab-case")]
 pub enum FeaturePoint {
     /// θ₀, as the theory wants it: features never change.
+    #[default]
     Start,
     /// The shared network as it is: features follow what is learned.
-    #[default]
     Current,
 }
 
@@ -106,10 +106,10 @@ impl Default for FnUcb {
             round_threshold: Threshold(0.0),
             rounds: RoundConfig::default(),
             lockstep: true,
-            training: TrainingMode::FedavgRounds,
+            training: TrainingMode::Independent,
             averaging_rounds: 10,
             averaging: true,
-            features_at: FeaturePoint::Current,
+            features_at: FeaturePoint::Start,
             alpha: AlphaRule::Schedule,
             alpha_delay: 3,
             alpha_ramp: 700,
