@@ -307,8 +307,9 @@ mod tests {
         for variant in Section::ALL.into_iter().flat_map(Section::variants) {
             for key in variant.keys() {
                 let setting = variant.setting(key).unwrap();
-                // How few features are enough depends on how many are shared.
-                let depends = (variant.name.as_str(), key) == ("heterogeneous", "dimension");
+                // How few features are enough depends on how many are shared, how many layers fit on their width.
+                let depends =
+                    (variant.name.as_str(), key) == ("heterogeneous", "dimension") || key == "hidden_layers";
                 let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
                 // Without data nothing can be built; the ranges of such worlds are tested in the simulator.
                 let needs_data = variant.defaults.contains_key("data");
