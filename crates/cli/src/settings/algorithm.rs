@@ -93,7 +93,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
         "0 to inf",
     ),
     setting("merge", Kind::Switch, "whether clusters merge", ""),
-    setting("kernel", Kind::OneOf(KERNELS), "k: how alike two arms are", ""),
+    setting("kernel", Kind::OneOf(KERNELS), "k: likeness", ""),
     setting("length_scale", Kind::Number, "ℓ: features are divided by it", "above 0"),
     setting("exploration", Kind::Number, "ν: how much the variance counts", "0 or more"),
     setting("history_limit", Kind::Size(20_000), "most observations that are kept", "1 to 20000"),
@@ -101,7 +101,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting(
         "hidden_width",
         Kind::Whole,
-        "m: units of a hidden layer; even for the tangent network",
+        "m: units of a hidden layer; even for tangent networks",
         "1 or more",
     ),
     setting("hidden_layers", Kind::Whole, "hidden layers", "1 to 64"),
@@ -116,7 +116,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting(
         "training",
         Kind::OneOf(&["independent", "fedavg", "fedavg-rounds", "pooled"]),
-        "how networks are trained",
+        "how to train",
         "",
     ),
     setting("averaging_rounds", Kind::Whole, "r: averages a round (fedavg-rounds)", "1 or more"),
@@ -132,7 +132,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("alpha_ramp", Kind::Whole, "observations over which it grows to 1", ""),
     setting("probes", Kind::Whole, "arms that uncertainties are compared on", ""),
     setting("less_communication", Kind::Switch, "send the mean of the agents' inverse matrices", ""),
-    setting("rescale", Kind::Switch, "move the linear means of an offer to [0, 1] (diagonal)", ""),
+    setting("rescale", Kind::Switch, "move linear means of an offer to [0, 1] (diagonal)", ""),
     setting("privacy", Kind::Table(PRIVACY), "what is promised about privacy; not set: nothing", ""),
 ];
 
@@ -164,7 +164,7 @@ pub(super) const FED_LIN_UCB: &[Setting] = &[setting(
 pub(super) const KERNEL: &[Setting] = &[setting(
     "regularization",
     Kind::Number,
-    "λ: variance of the noise, if that of rewards between arms is 1",
+    "λ: variance of noise, if that of rewards between arms is 1",
     "above 0",
 )];
 

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use crate::command::{directory_with, posse};
 
-/// The text with the value of a top-level key replaced.
+/// The text with the value of a top-level key replaced, unless it is swept.
 fn with(text: &str, key: &str, value: u32) -> String {
     let replace = |line: &str| {
-        if line.starts_with(&format!("{key} =")) { format!("{key} = {value}\n") } else { format!("{line}\n") }
+        let is_plain = line.starts_with(&format!("{key} =")) && !line.contains('[');
+        if is_plain { format!("{key} = {value}\n") } else { format!("{line}\n") }
     };
     text.lines().map(replace).collect()
 }

@@ -37,9 +37,9 @@ fn an_unknown_figure_is_corrected_and_one_without_experiment_explained() {
     let ran = posse(Path::new("."), &["reproduce", "async-fig2"]);
     assert_eq!(ran.code, 2);
     assert_eq!(ran.stderr, "error: unknown figure \"async-fig2\": did you mean `async-fig2a`?\n");
-    let ran = posse(Path::new("."), &["reproduce", "async-tab2"]);
+    let ran = posse(Path::new("."), &["reproduce", "async-fig5"]);
     assert_eq!(ran.code, 2);
-    assert_eq!(ran.stderr, "error: async-tab2 cannot be run: needs data. `posse reproduce` lists what can\n");
+    assert_eq!(ran.stderr, "error: async-fig5 cannot be run: needs data. `posse reproduce` lists what can\n");
 }
 
 #[test]

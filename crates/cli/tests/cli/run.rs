@@ -48,7 +48,8 @@ fn a_row_has_all_settings_and_results() {
     let directory = directory_with(SMALL);
     let document = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]).json();
     let top: Vec<&String> = document.as_object().unwrap().keys().collect();
-    assert_eq!(top, ["experiment", "quick", "config", "version", "rows", "failures", "checks"]);
+    let expected = ["experiment", "quick", "config", "version", "rows", "failures", "checks", "privacy"];
+    assert_eq!(top, expected);
     assert_eq!(document["experiment"], "x");
     assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(document["config"]["title"], "small");
