@@ -355,6 +355,8 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
+    // Before anybody can ask.
+    tell(&health, &federations).await;
     let router = server.add_service(service).add_service(health_service).add_service(reflection);
     let shutdown = until(stopped.clone());
     let mut tasks = vec![tokio::spawn(async move {
@@ -377,6 +379,14 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     Ok(Running { address, admin: admin_address, federations, metrics, stop, tasks })
 }
 
+/// Says over gRPC whether all federations are well.
+async fn tell(health: &tonic_health::server::HealthReporter, federations: &[FederationHandle]) {
+    let well = federations.iter().all(|federation| federation.standing().trouble.is_none());
+    let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
+    health.set_service_status("posse.v1.Coordinator", status).await;
+    health.set_service_status("", status).await;
+}
+
 /// Notices changed tokens, and says how the federations are.
 async fn housekeeping(
     federations: Vec<FederationHandle>,
@@ -390,10 +400,7 @@ async fn housekeeping(
             _ = interval.tick() => {}
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
-        let well = federations.iter().all(|federation| federation.standing().trouble.is_none());
-        let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
-        health.set_service_status("posse.v1.Coordinator", status).await;
-        health.set_service_status("", status).await;
+        tell(&health, &federations).await;
         let Some(tokens) = &tokens else { continue };
         match tokens.reload() {
             Ok(agents) => {
