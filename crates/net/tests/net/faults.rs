@@ -159,22 +159,31 @@ impl Victim {
     async fn heal(&mut self) -> Vec<Agent> {
         self.room.store(-1, Ordering::SeqCst);
         self.proxy.heal();
-        let mut agents = Vec::new();
-        for agent in 0..AGENTS as usize {
-            agents.push(self.agent(agent).await);
-        }
-        // What one agent says may make another speak; and who has been heard may still be asked for its
-        // part of a round, as long as one is open.
-        while self.round_is_open().await || !agents.iter().all(Agent::is_settled) {
-            for agent in &agents {
-                agent.settled().await;
+        loop {
+            let mut agents = Vec::new();
+            for agent in 0..AGENTS as usize {
+                agents.push(self.agent(agent).await);
             }
-            tokio::task::yield_now().await;
+            // What one agent says may make another speak; and who has been heard may still be asked for its
+            // part of a round, as long as one is open.
+            while self.round_is_open().await || !agents.iter().all(Agent::is_settled) {
+                for agent in &agents {
+                    agent.settled().await;
+                }
+                tokio::task::yield_now().await;
+            }
+            for agent in &agents {
+                agent.close().await.unwrap();
+            }
+            self.agents.fill_with(|| None);
+            while self.round_is_open().await {
+                tokio::task::yield_now().await;
+            }
+            // Whoever was called to a round while it was closing has to hear first how that ended.
+            if agents.iter().all(|agent| agent.inspect(|machine| machine.inspect().in_flight.is_none())) {
+                return agents;
+            }
         }
-        for agent in &agents {
-            agent.close().await.unwrap();
-        }
-        agents
     }
 }
 
