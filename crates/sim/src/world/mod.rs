@@ -456,6 +456,7 @@ mod tests {
                 ..NonlinearConfig::default()
             }),
             WorldConfig::ClusteredUsers(ClusteredUsersConfig {
+                arms: 3,
                 clusters: users().into(),
                 ..ClusteredUsersConfig::default()
             }),
