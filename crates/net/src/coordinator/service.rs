@@ -1,29 +1,25 @@
 //! The gRPC methods: who is it, may it, and then to the owner of the federation.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
 use posse_core::AgentId;
 use posse_core::session::{DownFrame, UpFrame};
 use posse_core::wire::v1 as wire;
 use prost::Message;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::limits::Rates;
 use super::tokens::Tokens;
 use crate::PROTOCOL;
-use crate::federation::{Answer, Attached, Command, FederationHandle, Reason, Refusal};
+use crate::federation::{
+    Answer, Attached, Command, FederationHandle, Outgoing, Reason, Refusal, gone, outbox,
+};
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
-
-/// Frames for one agent that may wait at its link.
-const LINK: usize = 8;
 
 /// The coordinator's methods.
 #[derive(Clone)]
@@ -137,7 +133,7 @@ impl Shared {
 
 #[tonic::async_trait]
 impl Coordinator for Service {
-    type LinkStream = LinkStream;
+    type LinkStream = Outgoing;
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
         let caller = self.0.caller(request.metadata())?;
@@ -165,31 +161,26 @@ impl Coordinator for Service {
         }))
     }
 
-    async fn link(&self, request: Request<Streaming<wire::UpFrame>>) -> Result<Response<LinkStream>, Status> {
+    async fn link(&self, request: Request<Streaming<wire::UpFrame>>) -> Result<Response<Outgoing>, Status> {
         let caller = self.0.caller(request.metadata())?;
         let number = self.0.links.fetch_add(1, Ordering::Relaxed);
-        let (sink, frames) = mpsc::channel(LINK);
-        let (leash, let_go) = oneshot::channel();
-        let link = Attached { number, sink: sink.clone(), _leash: leash };
+        let (outbox, outgoing, over) = outbox();
+        let link = Attached { number, outbox };
         if !caller.federation.send(Command::Attach { agent: caller.agent, link }).await {
             return Err(gone());
         }
         let shared = Arc::clone(&self.0);
-        let incoming = request.into_inner();
+        let mut incoming = request.into_inner();
         tokio::spawn(async move {
-            let ended = tokio::select! {
-                ended = listen(&shared, &caller, number, incoming) => ended,
-                // The owner has said why, if there was a reason and room for it.
-                _ = let_go => Err(gone()),
-                () = sink.closed() => Ok(()),
-            };
-            // Whoever does not read what it is sent is not waited for.
-            if let Err(status) = ended {
-                let _ = sink.try_send(Err(status));
+            tokio::select! {
+                ended = listen(&shared, &caller, number, &mut incoming) => over.end(ended),
+                () = &over => {}
             }
-            caller.federation.send(Command::Detach { agent: caller.agent, link: number }).await;
+            // In a box for the same reason as frames.
+            let detach = Command::Detach { agent: caller.agent, link: number };
+            Box::pin(caller.federation.send(detach)).await;
         });
-        Ok(Response::new(LinkStream(frames)))
+        Ok(Response::new(outgoing))
     }
 
     async fn exchange(&self, request: Request<wire::UpFrame>) -> Result<Response<ExchangeReply>, Status> {
@@ -215,45 +206,38 @@ async fn listen(
     shared: &Shared,
     caller: &Caller,
     link: u64,
-    mut incoming: Streaming<wire::UpFrame>,
+    incoming: &mut Streaming<wire::UpFrame>,
+) -> Result<(), Status> {
+    while let Some(next) = incoming.message().await.transpose() {
+        // In a box of its own: a silent agent should not occupy the room that a frame needs.
+        Box::pin(bring(shared, caller, link, next)).await?;
+    }
+    Ok(())
+}
+
+/// Brings one frame, or what came instead of one.
+async fn bring(
+    shared: &Shared,
+    caller: &Caller,
+    link: u64,
+    next: Result<wire::UpFrame, Status>,
 ) -> Result<(), Status> {
     let Caller { agent, federation, .. } = caller;
-    loop {
-        let frame = match incoming.message().await {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Ok(()),
-            Err(status) => {
-                let reason = match status.code() {
-                    Code::InvalidArgument => Some(Reason::Malformed),
-                    Code::OutOfRange | Code::ResourceExhausted => Some(Reason::TooLarge),
-                    _ => None,
-                };
-                if let Some(reason) = reason {
-                    federation.send(Command::Refused { agent: *agent, reason }).await;
-                }
-                return Err(status);
-            }
-        };
-        let (frame, permit) = shared.admit(caller, frame).await?;
-        let command =
-            Command::Frame { agent: *agent, frame, answer: Answer::Link(link), permit: Some(permit) };
-        if !federation.send(command).await {
-            return Err(gone());
+    let frame = match next {
+        Ok(frame) => frame,
+        Err(status) => {
+            let reason = match status.code() {
+                Code::InvalidArgument => Reason::Malformed,
+                // What the transport says of messages that are too long to be read.
+                Code::OutOfRange => Reason::TooLarge,
+                _ => return Err(status),
+            };
+            federation.send(Command::Refused { agent: *agent, reason }).await;
+            return Err(Refusal::new(reason, status.message()).into());
         }
-    }
-}
-
-fn gone() -> Status {
-    Status::unavailable("the coordinator is shutting down")
-}
-
-/// Frames on their way to an agent.
-pub(super) struct LinkStream(mpsc::Receiver<Result<Box<DownFrame>, Status>>);
-
-impl Stream for LinkStream {
-    type Item = Result<wire::DownFrame, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context).map(|next| next.map(|item| item.map(|frame| frame.to_wire())))
-    }
+    };
+    let (frame, permit) = shared.admit(caller, frame).await?;
+    let answer = Answer::Link(link);
+    let command = Command::Frame { agent: *agent, frame, answer, permit: Some(permit) };
+    if federation.send(command).await { Ok(()) } else { Err(gone()) }
 }

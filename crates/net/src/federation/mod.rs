@@ -2,12 +2,12 @@
 
 mod conduct;
 mod config;
+mod outbox;
 mod owner;
 mod refusal;
 mod stopwatch;
 mod validate;
 
-use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +16,10 @@ use posse_core::session::{DownFrame, UpFrame};
 use posse_core::{AgentId, AgentStanding, ConfigError, Cost, Epoch, Incarnation};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tonic::Status;
 
 pub use config::FederationConfig;
+pub(crate) use outbox::{Outbox, Outgoing, gone, outbox};
+pub(crate) use refusal::REASON;
 pub use refusal::{Reason, Refusal};
 
 use crate::clock::Clock;
@@ -179,13 +180,8 @@ pub(crate) enum Command {
 pub(crate) struct Attached {
     /// Its number.
     pub(crate) number: u64,
-    pub(crate) sink: Sink,
-    /// Nothing is ever sent here: that it is dropped is the message, and that cannot get lost.
-    pub(crate) _leash: oneshot::Sender<Infallible>,
+    pub(crate) outbox: Outbox,
 }
-
-/// Where frames for an agent go.
-pub(crate) type Sink = mpsc::Sender<Result<Box<DownFrame>, Status>>;
 
 /// Where an answer goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;

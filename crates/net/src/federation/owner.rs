@@ -16,6 +16,7 @@ use tonic::Status;
 use tracing::{error, info, warn};
 
 use super::conduct::Conduct;
+use super::outbox::Posted;
 use super::stopwatch::Stopwatch;
 use super::{
     Answer, Attached, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Reply,
@@ -182,10 +183,7 @@ impl Owner {
         self.keep_and_answer(outcome);
         if let Some(reply) = drained {
             self.save();
-            let goodbye = Status::unavailable("the coordinator is shutting down");
-            for (_, link) in std::mem::take(&mut self.links) {
-                let _ = link.sink.try_send(Err(goodbye.clone()));
-            }
+            self.links.clear();
             // The log is closed, and its lock free, before anybody hears of it.
             self.state = None;
             let _ = reply.send(());
@@ -286,10 +284,10 @@ impl Owner {
         self.links.get(&agent).is_some_and(|link| link.number == number)
     }
 
-    /// Ends the link of an agent. If there is no room for the reason, it ends without one.
+    /// Ends the link of an agent.
     fn let_go(&mut self, agent: AgentId, why: Status) {
         if let Some(link) = self.links.remove(&agent) {
-            let _ = link.sink.try_send(Err(why));
+            link.outbox.end(why);
         }
     }
 
@@ -298,8 +296,9 @@ impl Owner {
         if self.conduct.is_quarantined(agent) {
             return Err(quarantined());
         }
-        let why = self.why();
-        let state = self.state.as_mut().ok_or_else(|| Refusal::unavailable(&why))?;
+        let Some(state) = &mut self.state else {
+            return Err(Refusal::unavailable(&self.why()));
+        };
         if let Some(message) = &frame.message {
             validate::check(&self.config, message)?;
         }
@@ -432,14 +431,14 @@ impl Owner {
         let cost = frame.cost();
         let has_message = u64::from(frame.message.is_some());
         if let Some(link) = self.links.get(&agent) {
-            match link.sink.try_send(Ok(Box::new(frame))) {
-                Ok(()) => {
+            match link.outbox.post(Box::new(frame)) {
+                Posted::Queued => {
                     self.down.add(cost);
                     self.downloads += has_message;
                 }
                 // A slow link is a lossy link: the session says it again.
-                Err(mpsc::error::TrySendError::Full(_)) => {}
-                Err(mpsc::error::TrySendError::Closed(_)) => drop(self.links.remove(&agent)),
+                Posted::Dropped => {}
+                Posted::Unread => drop(self.links.remove(&agent)),
             }
         } else if let Some(mail) = self.mailboxes.get_mut(&agent) {
             if mail.is_empty() {
