@@ -101,6 +101,12 @@ pub(super) struct Life {
 }
 
 impl Rules {
+    /// Whether both are of the same agent in the same federation. How long to wait for answers is no rule
+    /// of the game: an operator may change it.
+    pub(super) fn are_those_of(&self, told: &Self) -> bool {
+        *self == Self { resend_after: self.resend_after, ..told.clone() }
+    }
+
     fn endpoint(&self, life: Incarnation, local: usize) -> Result<(Endpoint, Shape), AgentError> {
         let shape = Shape { shared: self.dimension as usize, local };
         let federation = Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) };

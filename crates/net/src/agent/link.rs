@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::life::Rules;
 use super::{AgentConfig, AgentError, Carriage, Shared};
+use crate::federation::FederationConfig;
 use crate::v1::coordinator_client::CoordinatorClient;
 use crate::v1::{JoinReply, JoinRequest};
 
@@ -41,8 +42,13 @@ impl Carrier {
     pub(super) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
         let wrong = |name, value: &str, allowed| ConfigError::new(name, value, allowed);
         let url = &config.coordinator;
-        let endpoint = Endpoint::from_shared(url.clone())
-            .map_err(|_| wrong("coordinator", url, "it must look like http://127.0.0.1:7447"))?;
+        let endpoint = Endpoint::from_shared(url.clone()).ok().filter(|endpoint| {
+            let scheme = endpoint.uri().scheme_str();
+            endpoint.uri().host().is_some() && (scheme == Some("http") || scheme == Some("https"))
+        });
+        let endpoint = endpoint.ok_or_else(|| {
+            wrong("coordinator", url, "it must look like http://127.0.0.1:7447 or https://example.com:7447")
+        })?;
         let mut endpoint = endpoint
             .connect_timeout(PATIENCE)
             .http2_keep_alive_interval(PING)
@@ -50,10 +56,11 @@ impl Carrier {
             .keep_alive_while_idle(true)
             .tcp_nodelay(true);
         if url.starts_with("https:") {
-            let mut tls = ClientTlsConfig::new();
-            if let Some(authority) = &config.tls.authority {
-                tls = tls.ca_certificate(Certificate::from_pem(authority));
-            }
+            let authority = config.tls.authority.as_ref().ok_or_else(|| {
+                let allowed = "https needs the certificate of whoever vouches for the coordinator (--ca)";
+                wrong("coordinator", url, allowed)
+            })?;
+            let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
             if let Some((certificate, key)) = &config.tls.identity {
                 tls = tls.identity(Identity::from_pem(certificate, key));
             }
@@ -109,9 +116,14 @@ impl Carrier {
         let request = self.request(JoinRequest { protocol: crate::PROTOCOL, resumes });
         let mut client = self.client().await?;
         let reply = in_time(client.join(request)).await?;
-        // A model holds twice what the longest upload does, and a few vectors.
-        let longest = usize::try_from(reply.max_frame_bytes).unwrap_or(usize::MAX);
-        self.longest = longest.saturating_mul(4).max(LEAST);
+        if let Ok(rules) = rules(&reply) {
+            let told = FederationConfig {
+                agents: rules.agents,
+                ..FederationConfig::new("", rules.algorithm, rules.dimension)
+            };
+            let longest = told.longest_answer().max(reply.max_frame_bytes.saturating_mul(4));
+            self.longest = usize::try_from(longest).unwrap_or(usize::MAX).max(LEAST);
+        }
         Ok(reply)
     }
 
@@ -242,7 +254,7 @@ async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
     let reply = carrier.join(!outlived).await?;
     let rules = rules(&reply).map_err(|error| Status::failed_precondition(error.to_string()))?;
     let mut life = shared.life();
-    if *life.rules() != rules {
+    if !life.rules().are_those_of(&rules) {
         let why = "the rules of the federation are not those that this agent was told: remove its state";
         return Err(Status::failed_precondition(why));
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use posse_core::{Arms, Tick, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, ServeConfig, serve};
+use posse_net::federation::FederationConfig;
 use posse_net::{Agent, AgentConfig, Clock};
 
 use crate::support::{
@@ -219,4 +220,51 @@ async fn what_expires_while_an_agent_chooses_is_shared_without_waiting_for_more(
     })
     .await;
     agent.abort().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_goes_on_when_the_operator_changes_how_long_to_wait_and_not_when_the_rules_change() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let with_state = |address| AgentConfig { state: Some(data.path().join("agent")), ..config(address, 1) };
+    let agent = Agent::start(with_state(running.address), Clock::system()).await.unwrap();
+    agent.settled().await;
+    agent.close().await.unwrap();
+    running.drain().await;
+
+    let patient = FederationConfig { resend_after: 5000, ..talkative() };
+    let running = coordinator(data.path(), patient).await;
+    let agent = Agent::start(with_state(running.address), Clock::system()).await.unwrap();
+    in_a_minute(agent.settled()).await;
+    assert_eq!(agent.status().life, 1);
+    agent.close().await.unwrap();
+    running.drain().await;
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = FederationConfig { horizon: 77, ..talkative() };
+    let running = coordinator(elsewhere.path(), other).await;
+    let agent = Agent::start(with_state(running.address), Clock::system()).await.unwrap();
+    let trouble = in_a_minute(async {
+        loop {
+            match agent.status().trouble {
+                Some(trouble) => break trouble,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    });
+    assert!(trouble.await.contains("remove its state"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_can_never_be_reached_is_refused_at_once() {
+    for (address, why) in [
+        ("nonsense", "it must look like"),
+        ("127.0.0.1:7447", "it must look like"),
+        ("ftp://127.0.0.1:7447", "it must look like"),
+        ("https://127.0.0.1:7447", "--ca"),
+    ] {
+        let config = AgentConfig { coordinator: address.into(), agent: Some(1), ..AgentConfig::default() };
+        let error = in_a_minute(Agent::start(config, Clock::system())).await.unwrap_err();
+        assert!(error.to_string().contains(why), "{address}: {error}");
+    }
 }
