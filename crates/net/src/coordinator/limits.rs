@@ -33,14 +33,15 @@ impl Limits {
         let all = [
             ("connections", self.connections, 1_000_000),
             ("frames_per_second", self.frames_per_second, 1_000_000),
-            ("waiting_megabytes", self.waiting_megabytes, 4096),
+            // All of it may become one batch of the log, whose length has 32 bits.
+            ("waiting_megabytes", self.waiting_megabytes, 2048),
             ("patience", self.patience, 3600),
         ];
         for (name, value, most) in all {
             if value == 0 || value > most {
                 let allowed = match most {
                     1_000_000 => "it must be between 1 and 1000000",
-                    4096 => "it must be between 1 and 4096",
+                    2048 => "it must be between 1 and 2048",
                     _ => "it must be between 1 and 3600",
                 };
                 return Err(ConfigError::new(name, value, allowed));

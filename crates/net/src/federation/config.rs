@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, Placement, Precondition, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, FnUcb, Placement, Precondition, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::FederationError;
 use crate::log::{LogError, Replay};
 
+/// Bytes of a message that nobody should be sent: whoever reads one holds all of it.
+const LARGEST: u64 = 1 << 30;
 /// Clusters of users that one agent may speak of at once, unless the settings say how long a frame may be.
 const CLUSTERS: u64 = 256;
 const YEAR: u64 = 31_536_000;
@@ -140,7 +142,34 @@ impl FederationConfig {
                 return Err(ConfigError::new(name, value, "it must be at least 1"));
             }
         }
-        self.algorithm.check(self.shape())
+        self.algorithm.check(self.shape())?;
+        self.check_lengths()
+    }
+
+    /// `Ok` if the algorithm's messages fit into frames: it should not be found out by the first agent.
+    fn check_lengths(&self) -> Result<(), ConfigError> {
+        let (_, vector, matrix) = self.parts();
+        if let Some(kilobytes) = self.frame_kilobytes
+            && kilobytes * 1000 < bytes(1, vector, matrix)
+        {
+            let allowed =
+                "the longest message of this algorithm and dimension is longer: raise it, or leave it out";
+            return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
+        }
+        if let Algorithm::FnUcb(config) = &self.algorithm
+            && self.longest_network_model(config) > LARGEST
+        {
+            let (name, value, allowed) = if config.less_communication {
+                let allowed = "its matrices make messages of more than 1 GB: use a diagonal";
+                ("statistic", "full", allowed)
+            } else {
+                let allowed = "everybody is sent the matrices of all `agents`, more than 1 GB at once: \
+                               set it to true, or use fewer `agents` or a diagonal statistic";
+                ("less_communication", "false", allowed)
+            };
+            return Err(ConfigError::new(name, value, allowed));
+        }
+        Ok(())
     }
 
     /// The arms' shape as the coordinator sees it.
@@ -162,9 +191,34 @@ impl FederationConfig {
         if let Some(kilobytes) = self.frame_kilobytes {
             return kilobytes * 1000;
         }
+        let (parts, vector, matrix) = self.parts();
+        bytes(parts, vector, matrix)
+    }
+
+    /// Bytes of the longest frame that an agent may be sent.
+    #[must_use]
+    pub fn longest_answer(&self) -> u64 {
+        let (_, vector, matrix) = self.parts();
+        // Models hold up to twice what an upload does, and a few vectors.
+        let model = self.longest_frame().max(bytes(1, vector, matrix)).saturating_mul(4);
+        match &self.algorithm {
+            Algorithm::FnUcb(config) => model.max(self.longest_network_model(config)),
+            _ => model,
+        }
+    }
+
+    /// The same for networks: the matrix of all and the agents' own ones, or their mean.
+    fn longest_network_model(&self, config: &FnUcb) -> u64 {
+        let (_, vector, matrix) = self.parts();
+        let widths = if config.less_communication { 1 } else { self.agents };
+        bytes(1, vector, matrix.saturating_mul(widths.saturating_add(1)))
+    }
+
+    /// How often a message may hold vectors and a matrix, and how many numbers those have.
+    fn parts(&self) -> (u64, u64, u64) {
         let packed = |d: u64| d * (d + 1) / 2;
         let d = self.dimension;
-        let (parts, vector, matrix) = match &self.algorithm {
+        match &self.algorithm {
             Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_) => {
                 (CLUSTERS, d, packed(d))
             }
@@ -174,8 +228,7 @@ impl FederationConfig {
                 (1, p, if is_full { packed(p) } else { p })
             }
             _ => (1, d, packed(d)),
-        };
-        parts * (8 * (matrix + 4 * vector) + 64) + 4096
+        }
     }
 
     /// A hub at the beginning of its history.
@@ -196,6 +249,12 @@ impl FederationConfig {
         }
         Ok(hub)
     }
+}
+
+/// Bytes of a message with so many parts, each with a few vectors and a matrix, and what is around them.
+const fn bytes(parts: u64, vector: u64, matrix: u64) -> u64 {
+    let numbers = matrix.saturating_add(4 * vector);
+    parts.saturating_mul(numbers.saturating_mul(8).saturating_add(64)).saturating_add(4096)
 }
 
 /// Settings that decide what the bytes of a log mean are kept beside it and may not change.
@@ -297,6 +356,29 @@ mod tests {
         assert!(length(Uplink::Clusters(list)) <= clustered.longest_frame());
         let told = FederationConfig { frame_kilobytes: Some(7), ..clustered };
         assert_eq!(told.longest_frame(), 7000);
+    }
+
+    #[test]
+    fn frames_that_the_algorithm_outgrows_are_refused_before_anybody_joins() {
+        let refused = |config: FederationConfig| config.check().unwrap_err().name;
+        let linear = FederationConfig::new("x", Algorithm::AsyncLinUcb(AsyncLinUcb::default()), 100);
+        let enough = linear.longest_frame() / 1000 + 1;
+        assert!(FederationConfig { frame_kilobytes: Some(enough), ..linear.clone() }.check().is_ok());
+        assert_eq!(refused(FederationConfig { frame_kilobytes: Some(40), ..linear }), "frame_kilobytes");
+
+        let networks = FederationConfig::new("x", Algorithm::FnUcb(FnUcb::default()), 60);
+        assert!(networks.check().is_ok());
+        let too_short = FederationConfig { frame_kilobytes: Some(100), ..networks.clone() };
+        assert_eq!(refused(too_short), "frame_kilobytes");
+        // Everybody's matrices: a few are fine, those of a hundred agents are more than a message holds.
+        let all = |agents| FederationConfig {
+            algorithm: Algorithm::FnUcb(FnUcb { less_communication: false, ..FnUcb::default() }),
+            agents,
+            ..networks.clone()
+        };
+        assert!(all(5).check().is_ok());
+        assert!(all(5).longest_answer() > 6 * 8 * 1240 * 1240 / 2);
+        assert_eq!(refused(all(1000)), "less_communication");
     }
 
     #[test]

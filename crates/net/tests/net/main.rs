@@ -2,6 +2,7 @@
 
 mod delivery;
 mod faults;
+mod limits;
 mod log;
 mod operations;
 mod privacy;
