@@ -14,6 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
+use crate::federation::Reason;
+use crate::metrics::Metrics;
+
 /// What must have come before a connection counts as one: the preface of HTTP/2.
 const PREFACE: usize = 24;
 
@@ -22,6 +25,7 @@ pub(super) struct Incoming {
     pub(super) listener: TcpListener,
     pub(super) places: Arc<Semaphore>,
     pub(super) patience: Duration,
+    pub(super) metrics: Metrics,
 }
 
 impl Stream for Incoming {
@@ -31,7 +35,10 @@ impl Stream for Incoming {
         loop {
             let Ok((stream, _)) = ready!(self.listener.poll_accept(context)) else { continue };
             // Beyond the limit, connections are closed at once.
-            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { continue };
+            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                self.metrics.refused("", Reason::Crowded);
+                continue;
+            };
             let _ = stream.set_nodelay(true);
             let watch = Box::pin(tokio::time::sleep(self.patience));
             return Poll::Ready(Some(Ok(Watched {
@@ -39,6 +46,7 @@ impl Stream for Incoming {
                 watch,
                 patience: self.patience,
                 read: 0,
+                metrics: self.metrics.clone(),
                 _place: place,
             })));
         }
@@ -52,6 +60,7 @@ pub(super) struct Watched {
     watch: Pin<Box<Sleep>>,
     patience: Duration,
     read: usize,
+    metrics: Metrics,
     _place: OwnedSemaphorePermit,
 }
 
@@ -73,6 +82,7 @@ impl AsyncRead for Watched {
             }
             Poll::Pending => {
                 ready!(self.watch.as_mut().poll(context));
+                self.metrics.refused("", Reason::Silent);
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection is silent")))
             }
         }

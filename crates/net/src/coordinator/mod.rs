@@ -6,6 +6,7 @@ mod limits;
 mod serve;
 mod service;
 mod tokens;
+mod unread;
 
 pub use limits::Limits;
 pub use serve::{Authentication, LogKind, Options, Running, ServeConfig, ServeError, TlsFiles, serve};

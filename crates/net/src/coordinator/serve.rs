@@ -21,6 +21,7 @@ use super::incoming::Incoming;
 use super::limits::{Limits, Rates};
 use super::service::{Service, Shared};
 use super::tokens::{TokenError, Tokens};
+use super::unread::Counted;
 use crate::clock::Clock;
 use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
 use crate::log::{FileLog, Log, LogError};
@@ -144,7 +145,6 @@ pub enum ServeError {
         /// Which one.
         name: String,
         /// Why.
-        #[source]
         error: FederationError,
     },
     /// The tokens cannot be read.
@@ -156,7 +156,6 @@ pub enum ServeError {
         /// Which one.
         path: PathBuf,
         /// Why.
-        #[source]
         error: std::io::Error,
     },
     /// The address cannot be used.
@@ -165,7 +164,6 @@ pub enum ServeError {
         /// Which one.
         address: SocketAddr,
         /// Why.
-        #[source]
         error: std::io::Error,
     },
     /// The transport refused its settings.
@@ -331,7 +329,11 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let longest = config.federations.iter().map(FederationConfig::longest_frame).max().unwrap_or(0);
     // What is a little too long is refused by name; what is far too long is not even read.
     let unread = (longest + (3 * longest).min(1 << 20)) as usize + (64 << 10);
-    let service = CoordinatorServer::new(Service(shared)).max_decoding_message_size(unread);
+    let service = Counted {
+        service: CoordinatorServer::new(Service(shared)).max_decoding_message_size(unread),
+        federations: config.federations.iter().map(|own| own.name.clone()).collect(),
+        metrics: metrics.clone(),
+    };
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTION)
@@ -350,7 +352,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         server = server.tls_config(tls)?;
     }
     let places = Arc::new(Semaphore::new(config.limits.connections as usize));
-    let incoming = Incoming { listener, places, patience };
+    let incoming = Incoming { listener, places, patience, metrics: metrics.clone() };
     let (stop, stopped) = watch::channel(false);
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;

@@ -79,7 +79,6 @@ pub enum TokenError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        #[source]
         error: std::io::Error,
     },
     /// The file is not one of ours.

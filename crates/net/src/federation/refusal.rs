@@ -2,7 +2,11 @@
 
 use posse_core::{DecodeError, ProtocolError};
 use thiserror::Error;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
+
+/// The metadata of a refusal that names its reason, in the words that metrics use.
+pub(crate) const REASON: &str = "posse-reason";
 
 /// Something that was not taken. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -42,6 +46,10 @@ pub enum Reason {
     Quarantined,
     /// The coordinator cannot keep what it is sent.
     Unavailable,
+    /// A connection that said nothing sensible in time.
+    Silent,
+    /// A connection too many.
+    Crowded,
 }
 
 impl Reason {
@@ -61,6 +69,8 @@ impl Reason {
             Self::Unexpected => "unexpected",
             Self::Quarantined => "quarantined",
             Self::Unavailable => "unavailable",
+            Self::Silent => "silent",
+            Self::Crowded => "crowded",
         }
     }
 
@@ -72,7 +82,8 @@ impl Reason {
             Self::Malformed | Self::Dimension | Self::Impossible | Self::Unexpected => Code::InvalidArgument,
             Self::TooLarge | Self::Rate => Code::ResourceExhausted,
             Self::Sequence => Code::FailedPrecondition,
-            Self::Unavailable => Code::Unavailable,
+            // Connections are closed, not answered.
+            Self::Unavailable | Self::Silent | Self::Crowded => Code::Unavailable,
         }
     }
 
@@ -120,6 +131,8 @@ impl From<DecodeError> for Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.reason.code(), refusal.message)
+        let mut metadata = MetadataMap::new();
+        metadata.insert(REASON, MetadataValue::from_static(refusal.reason.word()));
+        Self::with_metadata(refusal.reason.code(), refusal.message, metadata)
     }
 }

@@ -69,7 +69,6 @@ pub enum LogError {
         /// Which file.
         path: PathBuf,
         /// Why.
-        #[source]
         error: io::Error,
     },
     /// Bytes in the middle are not what was written.

@@ -80,9 +80,9 @@ fn evidence(dimension: usize, reward: f64) -> Evidence {
     evidence
 }
 
-/// How often a reason was counted.
+/// How often a reason was counted; how often anything was, if it is empty.
 fn counted(running: &Running, reason: &str) -> u64 {
-    let label = format!("reason=\"{reason}\"");
+    let label = format!("reason=\"{reason}");
     let text = running.metrics.text();
     let lines = text.lines().filter(|line| line.starts_with("posse_refused_total") && line.contains(&label));
     lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
@@ -133,6 +133,8 @@ async fn only_a_valid_token_of_the_federation_opens_the_door() {
     }
     let refused = client.join(request(join(), Some(&good), "test")).await.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unauthenticated, "this token was revoked"));
+    // Twice: the call that ended the loop, and this one.
+    assert_eq!(counted(&guarded.running, "unauthenticated"), unauthenticated + 3 + 2);
     assert_eq!(look(&guarded.running).await, before);
 }
 
@@ -214,6 +216,7 @@ async fn impossible_messages_are_refused_counted_and_change_nothing() {
         let already = counted(&open.running, reason);
         let refused = say(&mut client, frame).await.expect_err(reason);
         assert_eq!(refused.code(), code, "{reason}: {refused}");
+        assert_eq!(refused.metadata().get("posse-reason").unwrap(), reason);
         assert_eq!(look(&open.running).await, before, "{reason}");
         assert_eq!(counted(&open.running, reason), already + 1, "{reason}: {refused}");
     }
@@ -236,6 +239,9 @@ async fn an_agent_that_is_refused_again_and_again_is_quarantined() {
     assert_eq!(say(&mut client, right).await.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(open.running.federations[0].standing().quarantined, [AgentId(4)]);
     assert_eq!(look(&open.running).await.observations, 0);
+    assert_eq!((counted(&open.running, "dimension"), counted(&open.running, "quarantined")), (3, 1));
+    let text = open.running.metrics.text();
+    assert!(text.contains("posse_agents_quarantined{federation=\"test\"} 1"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -278,30 +284,65 @@ async fn random_bytes_never_get_further_than_a_refusal() {
         if random.uniform() < 0.5 {
             bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
         }
+        let already = counted(&running, "");
         let status = raw(channel.clone(), &bytes).await;
         let state = look(&running).await;
-        if status != 0 {
+        if status == Code::Ok {
+            // By chance the bytes may still be a frame: then it is judged like any other.
+            assert!(UpFrame::decode(&bytes).is_ok(), "{bytes:?}");
+        } else {
             refused += 1;
             assert_eq!(state, before, "{bytes:?}");
+            let blamed = [Code::InvalidArgument, Code::FailedPrecondition, Code::ResourceExhausted];
+            assert!(blamed.contains(&status), "{status}: {bytes:?}");
         }
-        // By chance the bytes may still be a frame: then it is judged like any other.
-        assert!(status != 0 || UpFrame::decode(&bytes).is_ok(), "{bytes:?}");
+        assert_eq!(counted(&running, "") - already, u64::from(status != Code::Ok), "{status}: {bytes:?}");
         before = state;
     }
     assert!(refused > 200, "{refused}");
+    // Far longer than anything that could be right: it is not even read.
+    let already = counted(&running, "too-large");
+    assert_eq!(raw(channel, &vec![1; 1 << 20]).await, Code::ResourceExhausted);
+    assert_eq!((counted(&running, "too-large"), look(&running).await), (already + 1, before));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_no_frames_end_a_link_with_the_same_status_and_are_counted() {
+    let open = open(talkative()).await;
+    let mut known = client(&open.running).await;
+    say(&mut known, hello().to_wire()).await.unwrap();
+    let before = look(&open.running).await;
+    let cases = [
+        (vec![0xFF; 40], Code::InvalidArgument, "malformed"),
+        (vec![1; 1 << 20], Code::ResourceExhausted, "too-large"),
+    ];
+    for (bytes, code, reason) in cases {
+        let endpoint = Endpoint::from_shared(format!("http://{}", open.running.address)).unwrap();
+        let mut grpc = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
+        grpc.ready().await.unwrap();
+        let mut request = Request::new(tokio_stream::iter([hello().encode(), bytes]));
+        request.metadata_mut().insert("posse-agent", "4".parse().unwrap());
+        let path = "/posse.v1.Coordinator/Link".parse().unwrap();
+        let mut answers = grpc.streaming(request, path, Plain).await.unwrap().into_inner();
+        let ended = loop {
+            match answers.message().await {
+                Ok(answer) => assert!(answer.is_some(), "{reason}: it ended without a reason"),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(ended.code(), code, "{ended}");
+        assert_eq!((look(&open.running).await, counted(&open.running, reason)), (before.clone(), 1));
+    }
 }
 
 /// Sends bytes as an exchange; the status that came back.
-async fn raw(channel: Channel, bytes: &[u8]) -> i32 {
+async fn raw(channel: Channel, bytes: &[u8]) -> Code {
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
     let mut request = Request::new(bytes.to_vec());
     request.metadata_mut().insert("posse-agent", "4".parse().unwrap());
     let path = "/posse.v1.Coordinator/Exchange".parse().unwrap();
-    match grpc.unary(request, path, Plain).await {
-        Ok(_) => 0,
-        Err(status) => status.code() as i32,
-    }
+    grpc.unary(request, path, Plain).await.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 
 /// Bytes as they are.
@@ -346,16 +387,36 @@ async fn a_connection_that_says_nothing_is_closed() {
     // Nothing, half a greeting, a greeting, one without a question, and half a question.
     let greeted = [preface, &settings[..]].concat();
     let asking = [&greeted[..], &[0, 1, 0, 1, 4, 0, 0, 0, 1, 0x82]].concat();
-    for beginning in [&b""[..], &preface[..12], preface, &greeted, &asking] {
+    for (number, beginning) in [&b""[..], &preface[..12], preface, &greeted, &asking].iter().enumerate() {
         let mut silent = TcpStream::connect(open.running.address).await.unwrap();
         silent.write_all(beginning).await.unwrap();
         let mut buffer = Vec::new();
         // Ends when the other side hangs up; a minute is only there so that a failure ends too.
         let ended = tokio::time::timeout(Duration::from_secs(60), silent.read_to_end(&mut buffer)).await;
         assert!(ended.is_ok(), "{beginning:?}");
+        // Before the greeting is complete nobody but us can have hung up.
+        if number < 2 {
+            assert_eq!(counted(&open.running, "silent"), number as u64 + 1);
+        }
     }
+    assert_eq!(look(&open.running).await.observations, 0);
     let mut client = client(&open.running).await;
     assert!(say(&mut client, hello().to_wire()).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_too_many_is_closed_and_counted() {
+    let data = tempfile::tempdir().unwrap();
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![talkative()]) };
+    let running = serve(config, Options::default()).await.unwrap();
+    let mut first = client(&running).await;
+    say(&mut first, hello().to_wire()).await.unwrap();
+    let mut second = TcpStream::connect(running.address).await.unwrap();
+    let mut nothing = Vec::new();
+    in_a_minute(second.read_to_end(&mut nothing)).await.unwrap();
+    assert_eq!((nothing.len(), counted(&running, "crowded")), (0, 1));
+    say(&mut first, hello().to_wire()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
