@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use posse_core::session::{LogEntry, LogEvent};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{Contents, LogError, Replay, read};
@@ -59,15 +59,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let contents = match read(directory) {
         Ok(contents) => contents,
         Err(error @ LogError::Io { .. }) => return Err(error.into()),
-        Err(error) => {
-            if args.json {
-                print_json(&json!({ "sound": false, "why": error.to_string() }))?;
-            } else {
-                print(&format!("damaged: {error}\n"))?;
-            }
-            return Ok(Ending::Failed);
-        }
+        Err(error) => return damaged(args, &error.to_string()),
     };
+    if contents.segments.is_empty() && contents.state.is_none() {
+        bail!("{} holds no log: a federation's is in DATA/federations/NAME", directory.display());
+    }
+    if let (Action::Verify { .. }, Some(lost)) = (&args.action, lost(&contents)) {
+        return damaged(args, &lost);
+    }
     let document = match &args.action {
         Action::Inspect { entries, .. } => inspect(&contents, *entries)?,
         Action::Verify { .. } => verify(&contents),
@@ -81,6 +80,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         print(&text)?;
     }
     Ok(Ending::Done)
+}
+
+fn damaged(args: &Args, why: &str) -> anyhow::Result<Ending> {
+    if args.json {
+        print_json(&json!({ "sound": false, "why": why }))?;
+    } else {
+        print(&format!("damaged: {why}\n"))?;
+    }
+    Ok(Ending::Failed)
+}
+
+/// What is missing at the end, if it is known that something was there.
+fn lost(contents: &Contents) -> Option<String> {
+    let next = contents.first + contents.entries.len() as u64;
+    let (durable, _) = contents.mark.filter(|(durable, _)| *durable > next)?;
+    Some(format!(
+        "entries {next} to {} were durable and are gone: restore the files from a copy, or a new epoch begins \
+         at the next start",
+        durable - 1
+    ))
 }
 
 fn verify(contents: &Contents) -> Value {
@@ -148,6 +167,9 @@ fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::R
         let kept = until.checked_sub(first);
         let kept = kept
             .with_context(|| format!("entries before {first} are gone: --until must be at least {first}"))?;
+        if kept > entries.len() as u64 {
+            bail!("entry {until} is not there yet: --until must be at most {}", first + entries.len() as u64);
+        }
         entries.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
     }
     let next = first + entries.len() as u64;

@@ -1,5 +1,7 @@
 //! What the commands that talk over a network share: a runtime, logs, and the wish to stop.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +20,10 @@ pub(crate) enum LogFormat {
 /// Writes logs to stderr from here on.
 pub(crate) fn log_to_stderr(format: LogFormat, verbose: bool) {
     let level = if verbose { LevelFilter::DEBUG } else { LevelFilter::INFO };
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().init(),
