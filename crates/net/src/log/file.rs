@@ -31,7 +31,14 @@ pub struct FileLog {
     replay: Option<Replay>,
     buffer: Vec<u8>,
     /// Held as long as the log is open.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        // Not left to closing the file: a process that is just being started may still hold a copy of it.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl FileLog {
@@ -112,7 +119,7 @@ impl FileLog {
             segment_bytes,
             replay: Some(replay),
             buffer: Vec::new(),
-            _lock: lock,
+            lock,
         };
         log.seek_to_end()?;
         Ok(log)
@@ -257,4 +264,19 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), LogError> {
 
 fn sync_directory(directory: &Path) -> Result<(), LogError> {
     File::open(directory).and_then(|file| file.sync_all()).map_err(LogError::io(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_log_is_free_also_while_a_process_is_being_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = FileLog::open(directory.path()).unwrap();
+        // What a process has between its beginning and its program.
+        let _copy = log.lock.try_clone().unwrap();
+        drop(log);
+        assert!(FileLog::open(directory.path()).is_ok());
+    }
 }
