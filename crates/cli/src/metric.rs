@@ -53,9 +53,10 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) const METRICS: [Metric; 22] = [
-    // Σ of what the chosen arms were worth less than the best ones, and Σ of rewards.
+pub(crate) const METRICS: [Metric; 23] = [
+    // Σ of what the chosen arms were worth less than the best ones, the same per agent, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
+    metric("regret_each", |tally| Measure::Number(tally.regret_each())),
     metric("reward", |tally| Measure::Number(tally.reward)),
     // What choosing at random would have received on average, and rewards as a multiple of it.
     metric("random_reward", |tally| Measure::Number(tally.random_reward)),

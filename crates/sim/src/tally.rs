@@ -9,6 +9,9 @@ use crate::observer::{Direction, Sent};
 /// Regret, reward and the cost of communication in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
+    /// How many agents it is about, whether they have acted or not.
+    #[serde(default)]
+    pub agents: u64,
     /// Interactions so far.
     pub interactions: u64,
     /// Σ over interactions of the best arm's mean minus the chosen arm's.
@@ -44,6 +47,12 @@ impl Tally {
     #[must_use]
     pub const fn messages(&self) -> u64 {
         self.up.messages + self.down.messages
+    }
+
+    /// Regret per agent, the axis of some papers; zero if it is about nobody.
+    #[must_use]
+    pub fn regret_each(&self) -> f64 {
+        if self.agents == 0 { 0.0 } else { self.regret / self.agents as f64 }
     }
 
     /// Reward as a multiple of what choosing at random would have received; zero if that is nothing.

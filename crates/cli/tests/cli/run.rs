@@ -67,6 +67,7 @@ fn a_row_has_all_settings_and_results() {
         "agents",
         "horizon",
         "regret",
+        "regret_each",
         "reward",
         "random_reward",
         "normalised_reward",
