@@ -37,6 +37,10 @@ pub struct Tally {
     /// Sums with noise that had to be made positive definite.
     #[serde(default)]
     pub repairs: u64,
+    /// Trainings of networks that led nowhere and were undone, over the agents that are there: looked at now and
+    /// then, and in the end.
+    #[serde(default)]
+    pub failed_trainings: u64,
     /// What may be claimed about privacy, where it is promised.
     #[serde(default)]
     pub privacy: Option<Box<PrivacyReport>>,

@@ -270,6 +270,10 @@ fn columns(material: &Material<'_>) -> Vec<SummaryColumn> {
     if material.differ_in_agents() {
         columns.insert(1, ("regret each", &["regret_each"]));
     }
+    // Trainings fail nowhere but in trouble.
+    if material.rows.iter().any(|row| row.tally().failed_trainings > 0) {
+        columns.push(("failed trainings", &["failed_trainings"]));
+    }
     columns
 }
 
