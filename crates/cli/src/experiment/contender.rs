@@ -1,7 +1,8 @@
 //! Who runs in an experiment: each `[[algorithm]]`, once for each of its names.
 
-use super::source::{Entry, Node, Span, Table, Value};
-use super::sweep;
+use super::complete::complete_section;
+use super::source::{Entry, Node, Span, Table, Value, label};
+use crate::settings::Section;
 
 /// The key that says how many agents there are: at the top, or for one algorithm.
 pub(super) const AGENTS: &str = "agents";
@@ -65,16 +66,33 @@ fn listed(entry: &Entry) -> Entry {
     Entry { node, ..entry.clone() }
 }
 
-/// Settings by which a contender differs from others of the same name. They go into its ids.
+/// Settings by which a contender differs from others of the same name, defaults among them. They go into its
+/// ids.
 pub(super) fn distinct_settings(contenders: &[Contender], index: usize) -> Vec<(Vec<String>, String)> {
     let own = &contenders[index];
-    let namesakes: Vec<_> = contenders
-        .iter()
-        .enumerate()
-        .filter(|(other, contender)| *other != index && contender.name == own.name)
-        .map(|(_, contender)| sweep::scalars(&contender.table))
+    let all = |contender: &Contender| scalars(&complete_section(Section::Algorithm, &contender.table));
+    let others = contenders.iter().enumerate().filter(|(other, _)| *other != index);
+    let namesakes: Vec<_> = others
+        .filter(|(_, contender)| contender.name == own.name)
+        .map(|(_, contender)| all(contender))
         .collect();
-    let mut settings = sweep::scalars(&own.table);
+    let mut settings = all(own);
     settings.retain(|setting| namesakes.iter().any(|other| !other.contains(setting)));
     settings
+}
+
+/// The scalars of a table with their paths, those of inner tables too.
+fn scalars(table: &toml::Table) -> Vec<(Vec<String>, String)> {
+    let mut all = Vec::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => all.extend(scalars(inner).into_iter().map(|(mut path, value)| {
+                path.insert(0, key.clone());
+                (path, value)
+            })),
+            toml::Value::Array(_) => {}
+            value => all.push((vec![key.clone()], label(value))),
+        }
+    }
+    all
 }

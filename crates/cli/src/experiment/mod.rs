@@ -345,6 +345,28 @@ mod tests {
         assert_eq!(ids(namesakes), expected);
     }
 
+    /// Results are read with what is kept of the experiment, not with its file.
+    #[test]
+    fn an_experiment_that_is_written_anew_has_the_same_cells_in_the_same_order() {
+        let own = "agents = [2, 3]\nhorizon_each = [10, 20]\n[network]\nlatency = [0, 1]\n\
+                   [environment]\nnoise_shape = { degrees = [3, 4] }\nnoise = [0.1, 0.2]\ndimension = [3, 4]\n\
+                   [[algorithm]]\nname = [\"lin-ucb\", \"async-lin-ucb\"]\nregularization = [0.1, 1]\nconfidence = 0.05\n\
+                   [[algorithm]]\nname = \"lin-ucb\"\nregularization = 2\nwidth_scale = 1\n";
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+        let texts = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        let texts = texts.map(|path| std::fs::read_to_string(path).unwrap());
+        for text in std::iter::once(own.to_owned()).chain(texts.filter(|text| !text.contains("\ndata ="))) {
+            let written = Experiment::parse(&text, false).unwrap_or_else(|found| panic!("{found:?}"));
+            let kept = toml::to_string(&written.resolved).unwrap();
+            let kept = Experiment::parse(&kept, false).unwrap_or_else(|found| panic!("{found:?}\n{kept}"));
+            let ids = |experiment: &Experiment| -> Vec<String> {
+                experiment.groups.iter().map(|group| group.id.clone()).collect()
+            };
+            assert_eq!(ids(&written), ids(&kept));
+        }
+    }
+
     #[test]
     fn completing_a_complete_experiment_changes_nothing() {
         let text = "horizon = 10\nagents = 3\n[environment]\nnoise = 1\ndrift = {}\n[arrival]\nkind = [\"zipf\", \"power\"]\n\

@@ -104,6 +104,17 @@ fn numbers_of_agents_are_compared_per_agent() {
 }
 
 #[test]
+fn results_are_found_again_whatever_the_order_of_sweeps_and_however_namesakes_differ() {
+    let text = "horizon = 20\nagents = 2\n[environment]\nnoise = [0.1, 0.2]\ndimension = [3, 4]\n\
+                [[algorithm]]\nname = \"lin-ucb\"\nwidth_scale = 2\n[[algorithm]]\nname = \"lin-ucb\"\nconfidence = 0.2\n";
+    let directory = directory_with(text);
+    let shown = run(directory.path());
+    let report = posse(directory.path(), &["report", "r"]);
+    assert_eq!((report.code, report.stderr.as_str()), (0, ""));
+    assert_eq!(report.stdout, shown.stdout + "\nwrote r/report.html\n");
+}
+
+#[test]
 fn what_is_there_of_a_sweep_is_reported_and_labelled() {
     let directory = directory_with(SMALL);
     run(directory.path());
