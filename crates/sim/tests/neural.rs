@@ -2,11 +2,15 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use posse_core::{
-    Algorithm, AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, Threshold,
-    TrainingMode,
+    Algorithm, AlphaRule, FeaturePoint, FnUcb, KernelConfig, NetworkKind, NeuralConfig, NeuralUcb,
+    Precondition, Threshold, TrainingMode,
 };
-use posse_sim::world::{ArrivalConfig, NonlinearConfig, WorldConfig};
+use posse_sim::world::{
+    ArrivalConfig, ClassificationConfig, LabelledTable, NonlinearConfig, Split, WorldConfig,
+};
 use posse_sim::{Invariants, RunConfig};
 
 use support::{choices, run, small};
@@ -154,5 +158,61 @@ fn trainings_that_diverge_are_counted_and_undone() {
         assert_eq!(choices(&diverges), choices(&untrained), "{way:?}");
         assert_eq!(run(&trained).1.failed_trainings, 0, "{way:?}");
         assert_ne!(choices(&trained), choices(&untrained), "{way:?}");
+    }
+}
+
+/// Rows of two features on a circle, an arm for each class.
+fn classification(classes: u32, label: impl Fn(u32) -> u32) -> WorldConfig {
+    let (mut features, mut labels) = (Vec::new(), Vec::new());
+    for row in 0..40 {
+        let angle = f64::from(row) * 0.7;
+        features.extend([libm::cos(angle), libm::sin(angle)]);
+        labels.push(label(row));
+    }
+    let table = LabelledTable::new(2, features, labels, classes, Vec::new()).unwrap();
+    WorldConfig::Classification(ClassificationConfig { table: Arc::new(table).into(), ..Default::default() })
+}
+
+fn learners() -> Vec<Algorithm> {
+    let alone = NeuralUcb { neural: little(), ..Default::default() };
+    let kernel = KernelConfig::default();
+    let mut all = vec![Algorithm::NeuralUcb(alone.clone()), Algorithm::NeuralTs(alone)];
+    all.extend([Algorithm::KernelUcb(kernel.clone()), Algorithm::KernelTs(kernel)]);
+    for training in [TrainingMode::Independent, TrainingMode::FedavgRounds, TrainingMode::Pooled] {
+        all.push(fn_ucb(FnUcb { training, alpha_ramp: 40, ..Default::default() }));
+    }
+    all
+}
+
+#[test]
+fn a_class_of_no_row_is_an_arm_that_never_pays() {
+    for algorithm in learners() {
+        let world = classification(3, |row| u32::from(libm::cos(f64::from(row) * 0.7) > 0.0));
+        let config = RunConfig { world, ..cosine(1, 2, 150, &algorithm) };
+        let tried = choices(&config).iter().filter(|(_, arm)| *arm == 2).count();
+        assert!((1..200).contains(&tried), "{algorithm:?}: {tried} of 300");
+        let tally = run(&config).1;
+        assert_eq!(tally.regret + tally.reward, 300.0, "{algorithm:?}");
+        assert!(tally.reward <= (300 - tried) as f64, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn agents_that_never_meet_a_class_are_offered_it_all_the_same() {
+    for algorithm in learners() {
+        let WorldConfig::Classification(world) = classification(3, |row| row % 3) else { unreachable!() };
+        let split = ClassificationConfig { split: Split::LabelSkew, concentration: 0.01, ..world };
+        let world = WorldConfig::Classification(split);
+        let tally = run(&RunConfig { world, ..cosine(1, 3, 60, &algorithm) }).1;
+        assert_eq!(tally.regret + tally.reward, 180.0, "{algorithm:?}");
+        assert_eq!(tally.failed_trainings, 0, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_table_of_one_class_offers_one_arm_and_nobody_regrets() {
+    for algorithm in learners() {
+        let config = RunConfig { world: classification(1, |_| 0), ..cosine(1, 2, 30, &algorithm) };
+        assert_eq!(run(&config).1.regret, 0.0, "{algorithm:?}");
     }
 }
