@@ -53,6 +53,33 @@ fn o20_a_federation_of_one_that_trusts_its_network_is_neural_ucb() {
     }
 }
 
+/// A gradient of zero raises no information, so that no round follows and the network is not trained: there, and only
+/// there, the two part.
+#[test]
+fn o20_holds_as_long_as_every_gradient_calls_for_a_round() {
+    let (mut always, mut not_always) = (0, 0);
+    for (seed, statistic) in (1..9).flat_map(|s| [(s, Precondition::Full), (s, Precondition::Diagonal)]) {
+        // All units are dead for an arm quite often.
+        let neural = NeuralConfig { statistic, network: NetworkKind::Tangent, hidden_width: 4, ..little() };
+        let federation = Algorithm::FnUcb(FnUcb {
+            neural: neural.clone(),
+            alpha: AlphaRule::One,
+            features_at: FeaturePoint::Current,
+            network_width: 0.3,
+            ..Default::default()
+        });
+        let alone = Algorithm::NeuralUcb(NeuralUcb { neural, exploration: 0.3 * 0.3 });
+        let federation = cosine(seed, 1, 150, &federation);
+        if run(&federation).1.rounds == 150 {
+            always += 1;
+            assert_eq!(choices(&federation), choices(&cosine(seed, 1, 150, &alone)), "seed {seed}");
+        } else {
+            not_always += 1;
+        }
+    }
+    assert!(always > 0 && not_always > 0, "{always} and {not_always}");
+}
+
 #[test]
 fn o21_with_one_agent_there_is_no_mean_to_send() {
     let main = fn_ucb(FnUcb { less_communication: false, alpha_ramp: 40, ..Default::default() });
