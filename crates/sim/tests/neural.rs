@@ -149,3 +149,31 @@ fn beginning_from_the_average_is_worth_nearly_as_much_as_everybodys_data() {
     assert!(pooled < 0.7 * apart, "{pooled} pooled, {apart} apart");
     assert!(together < 0.5 * (pooled + apart), "{together} together, {pooled} pooled, {apart} apart");
 }
+
+/// A step that is far too long leads nowhere: every training is undone and counted, and the network stays θ₀.
+#[test]
+fn trainings_that_diverge_are_counted_and_undone() {
+    let alone = |neural| Algorithm::NeuralUcb(NeuralUcb { neural, ..Default::default() });
+    let together = |neural, training| {
+        Algorithm::FnUcb(FnUcb {
+            neural,
+            training,
+            averaging_rounds: 1,
+            alpha_ramp: 10,
+            ..Default::default()
+        })
+    };
+    let ways = [TrainingMode::Independent, TrainingMode::FedavgRounds, TrainingMode::Pooled];
+    for way in std::iter::once(None).chain(ways.map(Some)) {
+        let config = |learning_rate, training_steps| {
+            let neural = NeuralConfig { learning_rate, training_steps, ..little() };
+            cosine(1, 3, 40, &way.map_or_else(|| alone(neural.clone()), |way| together(neural.clone(), way)))
+        };
+        let (diverges, untrained, trained) = (config(1e30, 5), config(0.01, 0), config(0.01, 5));
+        // Everybody trains once an iteration.
+        assert_eq!(run(&diverges).1.failed_trainings, 3 * 40, "{way:?}");
+        assert_eq!(choices(&diverges), choices(&untrained), "{way:?}");
+        assert_eq!(run(&trained).1.failed_trainings, 0, "{way:?}");
+        assert_ne!(choices(&trained), choices(&untrained), "{way:?}");
+    }
+}

@@ -3,6 +3,7 @@
 
 use serde_json::Value as Json;
 
+use super::contender::AGENTS;
 use super::curves::Curves;
 use super::source::{Entry, Table, Value};
 use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Variant, nested_defaults};
@@ -14,7 +15,7 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
     for (key, default) in [("title", None), ("description", None), ("prepare", None)]
         .into_iter()
         .chain(defaults)
-        .chain([("horizon", None), ("agents", None)])
+        .chain([("horizon", None), ("horizon_each", None), ("agents", None)])
     {
         let written = root.get(key).map(|entry| entry.node.to_toml());
         if let Some(value) = written.or_else(|| default.map(toml::Value::Integer)) {
@@ -24,7 +25,11 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
     let empty = Table::default();
     for section in Section::ALL {
         if section == Section::Algorithm {
-            let tables = algorithms.iter().map(|table| complete_section(section, table).into());
+            let tables = algorithms.iter().map(|table| {
+                let mut own = complete_section(section, table);
+                own.extend(table.get(AGENTS).map(|entry| (AGENTS.into(), entry.node.to_toml())));
+                own.into()
+            });
             whole.insert(section.key().into(), tables.collect::<Vec<toml::Value>>().into());
         } else {
             let table = root.get(section.key()).and_then(|entry| entry.node.table()).unwrap_or(&empty);

@@ -67,6 +67,7 @@ fn a_row_has_all_settings_and_results() {
         "agents",
         "horizon",
         "regret",
+        "regret_each",
         "reward",
         "random_reward",
         "normalised_reward",
@@ -88,6 +89,7 @@ fn a_row_has_all_settings_and_results() {
         "psd_repairs",
         "epsilon_spent",
         "signal_to_shift",
+        "failed_trainings",
         "seconds",
     ];
     for row in rows(&document) {
