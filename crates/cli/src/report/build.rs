@@ -27,7 +27,10 @@ const AT_FIRST: usize = 8;
 
 /// All figures that these results have.
 pub(super) fn figures(material: &Material<'_>) -> Vec<Figure> {
-    let families = families(&material.lines);
+    // Where agents are swept at equal iterations, this is what the experiment is about.
+    let by_agents_first = material.counts_each_agent() && material.differ_in_agents();
+    let families =
+        if by_agents_first { families_along(&material.lines, "agents") } else { families(&material.lines) };
     let mut figures = vec![over_time(material, &families)];
     figures.extend(by_agents(material));
     figures.extend(by_number_of_agents(material));

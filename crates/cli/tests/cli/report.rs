@@ -93,6 +93,9 @@ fn numbers_of_agents_are_compared_per_agent() {
         );
         assert!(directory.path().join(format!("s/{figure}-each.svg")).exists());
     }
+    // Regret against communication joins numbers of agents, too.
+    let trade = fs::read_to_string(directory.path().join("s/trade-off-messages.svg")).unwrap();
+    assert!(trade.contains("async-lin-ucb/threshold=5") && !trade.contains("async-lin-ucb/agents=4"));
     let picture = fs::read_to_string(directory.path().join("s/over-time-each.svg")).unwrap();
     assert!(picture.contains("interactions of each agent"));
     // With as many agents everywhere, sums can be compared as they are.
