@@ -180,13 +180,27 @@ pub(crate) fn quadratic(matrix: &[f64], phi: &Sparse) -> f64 {
     let mut sum = 0.0;
     for (place, (index, value)) in phi.iter().enumerate() {
         let row = &matrix[packed(index)..=packed(index) + index];
-        let mut inner = 0.0;
-        for (other, weight) in indices[..place].iter().zip(&values[..place]) {
-            inner += weight * row[*other as usize];
-        }
+        let inner = met(row, &indices[..place], &values[..place]);
         sum += value * (2.0 * inner + value * row[index]);
     }
     sum.max(0.0)
+}
+
+/// Σ φⱼ·rowⱼ over entries left of the diagonal. Four sums side by side, because each addition waits for the one before.
+#[inline]
+fn met(row: &[f64], indices: &[u32], values: &[f64]) -> f64 {
+    let mut sums = [0.0; 4];
+    let (four, rest) = indices.as_chunks::<4>();
+    let (weights, last) = values.as_chunks::<4>();
+    for (indices, weights) in four.iter().zip(weights) {
+        for lane in 0..4 {
+            sums[lane] += weights[lane] * row[indices[lane] as usize];
+        }
+    }
+    for (index, weight) in rest.iter().zip(last) {
+        sums[0] += weight * row[*index as usize];
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
 /// v += Pφ of a packed matrix.
@@ -195,12 +209,7 @@ fn multiply(matrix: &[f64], phi: &Sparse, v: &mut [f64]) {
     let mut known = 0;
     for i in 0..v.len() {
         let row = &matrix[packed(i)..=packed(i) + i];
-        // Entries left of the diagonal that φ meets.
-        let mut sum = 0.0;
-        for (other, weight) in indices[..known].iter().zip(&values[..known]) {
-            sum += weight * row[*other as usize];
-        }
-        v[i] += sum;
+        v[i] += met(row, &indices[..known], &values[..known]);
         if known < indices.len() && indices[known] as usize == i {
             let weight = values[known];
             // The same row is a column for those before it.
