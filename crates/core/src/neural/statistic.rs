@@ -174,14 +174,14 @@ impl Statistic {
                 libm::log1p(square)
             }
             Matrix::Diagonal(diagonal) => {
-                let mut gain = 0.0;
+                let mut growth = Growth::default();
                 for (index, value) in phi.iter() {
                     let entry = &mut diagonal[index];
-                    gain += libm::log1p(value * value / *entry);
+                    growth.by(value * value / *entry);
                     *entry += value * value;
                     self.vector[index] += y * value;
                 }
-                gain
+                growth.logarithm()
             }
         };
         self.information += gain;
@@ -194,10 +194,12 @@ impl Statistic {
             debug_assert!(false, "whole matrices take rows");
             return;
         };
+        let mut growth = Growth::default();
         for (entry, square) in diagonal.iter_mut().zip(squares).filter(|(_, square)| **square > 0.0) {
-            self.information += libm::log1p(square / *entry);
+            growth.by(square / *entry);
             *entry += square;
         }
+        self.information += growth.logarithm();
         self.vector.iter_mut().zip(moment).for_each(|(sum, value)| *sum += value);
     }
 
@@ -254,6 +256,29 @@ impl Statistic {
                 phi.iter().map(|(index, value)| value * value / diagonal[index]).sum()
             }
         }
+    }
+}
+
+/// ln Π(1 + r) with one logarithm for many factors: (1 + p)(1 + r) − 1 = p + r + pr, which is as exact for small r as
+/// ln(1 + r).
+#[derive(Default)]
+struct Growth {
+    /// Π(1 + r) − 1 of factors whose logarithm is still to be taken.
+    product: f64,
+    sum: f64,
+}
+
+impl Growth {
+    fn by(&mut self, r: f64) {
+        self.product += r + self.product * r;
+        // Far from where the next factor could overflow.
+        if self.product > 1e50 {
+            self.sum += libm::log1p(std::mem::take(&mut self.product));
+        }
+    }
+
+    fn logarithm(self) -> f64 {
+        self.sum + libm::log1p(self.product)
     }
 }
 
@@ -353,6 +378,21 @@ mod tests {
         assert!((statistic.mean(&phi) - mean).abs() <= 1e-12);
         let information: f64 = squares.iter().map(|v| libm::log(v / lambda)).sum();
         assert!((statistic.information - information).abs() <= 1e-10 * information);
+    }
+
+    #[test]
+    fn one_logarithm_is_as_good_as_many() {
+        for exponents in [-30..-20, -3..3, 100..200] {
+            let mut stream = Seed(5).stream("test", 0, 0);
+            let (mut growth, mut sum) = (Growth::default(), 0.0);
+            for exponent in exponents.cycle().take(500) {
+                let r = stream.uniform() * libm::exp10(f64::from(exponent));
+                growth.by(r);
+                sum += libm::log1p(r);
+            }
+            let logarithm = growth.logarithm();
+            assert!((logarithm - sum).abs() <= 1e-13 * sum, "{logarithm} and {sum}");
+        }
     }
 
     #[test]
