@@ -53,9 +53,10 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) const METRICS: [Metric; 22] = [
-    // Σ of what the chosen arms were worth less than the best ones, and Σ of rewards.
+pub(crate) const METRICS: [Metric; 24] = [
+    // Σ of what the chosen arms were worth less than the best ones, the same per agent, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
+    metric("regret_each", |tally| Measure::Number(tally.regret_each())),
     metric("reward", |tally| Measure::Number(tally.reward)),
     // What choosing at random would have received on average, and rewards as a multiple of it.
     metric("random_reward", |tally| Measure::Number(tally.random_reward)),
@@ -86,4 +87,6 @@ pub(crate) const METRICS: [Metric; 22] = [
     metric("signal_to_shift", |tally| {
         Measure::Number(tally.privacy.as_ref().and_then(|p| p.signal_to_shift).unwrap_or(0.0))
     }),
+    // Trainings of networks that led nowhere and were undone; 0 where there are no networks.
+    metric("failed_trainings", |tally| Measure::Whole(tally.failed_trainings)),
 ];

@@ -8,11 +8,31 @@ use crate::statistics::mean;
 
 const HEADER: [&str; 7] = ["cell", "regret", "messages", "scalars", "bytes", "reward", "seconds"];
 
-/// A table with a line for each group that has rows, which come in the order of the plan.
+/// A table with a line for each group that has rows, which come in the order of the plan. Where groups differ
+/// in the number of agents, regret per agent is what can be compared.
 pub(crate) fn summary(groups: &[Group], rows: &[Row<'_>]) -> String {
+    let each = differ_in_agents(groups);
     let chunks = rows.chunk_by(|one, other| one.cell.group == other.cell.group);
-    let lines = chunks.map(|own| line(&groups[own[0].cell.group].id, own));
-    align(&std::iter::once(HEADER.map(String::from)).chain(lines).collect::<Vec<_>>())
+    let lines = chunks.map(|own| {
+        let mut line = line(&groups[own[0].cell.group].id, own).to_vec();
+        if each {
+            let values = own.iter().map(|row| row.tally().regret_each());
+            line.insert(2, Estimate::of(values).with_error());
+        }
+        line
+    });
+    let mut header = HEADER.map(String::from).to_vec();
+    if each {
+        header.insert(2, "each".into());
+    }
+    align(&std::iter::once(header).chain(lines).collect::<Vec<_>>())
+}
+
+/// Whether not all groups have as many agents.
+pub(crate) fn differ_in_agents<'g>(groups: impl IntoIterator<Item = &'g Group>) -> bool {
+    let mut agents = groups.into_iter().map(|group| group.config.agents);
+    let first = agents.next();
+    agents.any(|own| Some(own) != first)
 }
 
 /// The line of a group.
@@ -102,10 +122,11 @@ impl Scale {
 }
 
 /// Columns of equal width: words to the left, numbers to the right.
-pub(crate) fn align(lines: &[[String; 7]]) -> String {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+pub(crate) fn align<L: AsRef<[String]>>(lines: &[L]) -> String {
+    let lines = || lines.iter().map(AsRef::as_ref);
+    let width = |column: usize| lines().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for line in lines {
+    for line in lines() {
         text.push_str(&format!("{:<1$}", line[0], width(0)));
         for (column, cell) in line.iter().enumerate().skip(1) {
             text.push_str(&format!("  {:>1$}", cell, width(column)));

@@ -50,13 +50,16 @@ impl AgentGroups {
             order.sort_by_key(|agent| Reverse(activity[*agent]));
         }
         let mut group_of = vec![0; agents];
+        let mut so_far = vec![Tally::default(); groups];
         for (place, agent) in order.into_iter().enumerate() {
-            group_of[agent] = place * groups / agents;
+            let group = place * groups / agents;
+            group_of[agent] = group;
+            so_far[group].agents += 1;
         }
         Ok(Self {
             group_of,
             seen: vec![false; agents],
-            so_far: vec![Tally::default(); groups],
+            so_far,
             clock: Curve::new(config.horizon),
             points: Vec::new(),
         })
@@ -65,11 +68,7 @@ impl AgentGroups {
     /// How many agents each group has.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
-        let mut sizes = vec![0; self.so_far.len()];
-        for group in &self.group_of {
-            sizes[*group] += 1;
-        }
-        sizes
+        self.so_far.iter().map(|tally| tally.agents as usize).collect()
     }
 
     /// For each point of [`Curve`], the tally of each group.

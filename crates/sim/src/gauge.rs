@@ -46,7 +46,11 @@ impl Gauge {
 pub(crate) fn look(tally: &mut Tally, stage: &dyn Stage, world: &dyn World) {
     tally.clustering = clustering(stage, world);
     tally.repairs = stage.coordinator().repairs();
-    let reports = stage.agents().into_iter().filter_map(|agent| stage.agent(agent)?.privacy());
+    let agents = stage.agents();
+    let failed =
+        agents.iter().filter_map(|agent| stage.agent(*agent)).map(posse_core::Agent::failed_trainings);
+    tally.failed_trainings = failed.sum();
+    let reports = agents.into_iter().filter_map(|agent| stage.agent(agent)?.privacy());
     let now = reports.reduce(|all, other| all.and(&other));
     tally.privacy = now.map(|report| Box::new(PrivacyReport { repairs: tally.repairs, ..report }));
 }

@@ -9,6 +9,9 @@ use crate::observer::{Direction, Sent};
 /// Regret, reward and the cost of communication in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
+    /// How many agents it is about, whether they have acted or not.
+    #[serde(default)]
+    pub agents: u64,
     /// Interactions so far.
     pub interactions: u64,
     /// Σ over interactions of the best arm's mean minus the chosen arm's.
@@ -34,6 +37,10 @@ pub struct Tally {
     /// Sums with noise that had to be made positive definite.
     #[serde(default)]
     pub repairs: u64,
+    /// Trainings of networks that led nowhere and were undone, over the agents that are there: looked at now and
+    /// then, and in the end.
+    #[serde(default)]
+    pub failed_trainings: u64,
     /// What may be claimed about privacy, where it is promised.
     #[serde(default)]
     pub privacy: Option<Box<PrivacyReport>>,
@@ -44,6 +51,12 @@ impl Tally {
     #[must_use]
     pub const fn messages(&self) -> u64 {
         self.up.messages + self.down.messages
+    }
+
+    /// Regret per agent, the axis of some papers; zero if it is about nobody.
+    #[must_use]
+    pub fn regret_each(&self) -> f64 {
+        if self.agents == 0 { 0.0 } else { self.regret / self.agents as f64 }
     }
 
     /// Reward as a multiple of what choosing at random would have received; zero if that is nothing.

@@ -81,7 +81,7 @@ fn downlink_cost(message: &Downlink) -> Cost {
         Downlink::Average(weights) => numbers(weights.weights.len()),
         Downlink::Network(model) => {
             let (shared, p) = (&model.shared, model.shared.vector().len());
-            let sent = shared.matrix().len() + shared.widths.iter().map(Vec::len).sum::<usize>();
+            let sent = shared.matrix().len() + shared.widths.iter().map(|width| width.len()).sum::<usize>();
             let square = if shared.matrix().len() == p { p } else { p * p };
             let paper = square * (shared.widths.len() + 1) + p + shared.weights.len() + 1;
             let numbers = numbers(sent + p + shared.weights.len() + 1);

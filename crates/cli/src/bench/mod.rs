@@ -6,7 +6,9 @@ mod coordinator;
 mod gradient;
 mod interaction;
 mod literal;
+mod nonlinear;
 mod plain;
+mod plain_nonlinear;
 mod simulation;
 mod solver;
 
@@ -18,6 +20,7 @@ pub(crate) use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub(crate) use coordinator::{Uploads, uploads};
 pub(crate) use gradient::{GradientSum, gradient_sums};
 pub(crate) use interaction::{Interactions, interactions};
+pub(crate) use nonlinear::{Nonlinear, nonlinear};
 pub(crate) use simulation::{Simulated, simulated, simulated_clicks};
 pub(crate) use solver::{Solved, solved};
 
@@ -49,6 +52,8 @@ pub(crate) struct Measurements {
     pub(crate) clustered: Vec<Simulated>,
     /// The step between two phases at one agent.
     pub(crate) phases: Vec<PhaseStep>,
+    /// Choosing among 4 arms and learning the reward, with gradients of networks and with kernels.
+    pub(crate) nonlinear: Vec<Nonlinear>,
 }
 
 /// The shortest of several times that `work` took, in seconds: what else the machine does only adds.

@@ -28,6 +28,11 @@ impl PlainLinUcb {
         let d = self.d as f64;
         let information = d * (1.0 + self.count as f64 / (d * self.regularization)).ln();
         let alpha = 0.1 * (information + 2.0 * 10.0_f64.ln()).sqrt() + self.regularization.sqrt();
+        self.choose_with(arms, alpha)
+    }
+
+    /// The same with a width of one's own.
+    pub(super) fn choose_with(&mut self, arms: &[f64], alpha: f64) -> usize {
         let (mut best, mut best_score) = (0, f64::NEG_INFINITY);
         for (k, x) in arms.chunks_exact(self.d).enumerate() {
             self.multiply(x);

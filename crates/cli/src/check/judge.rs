@@ -6,7 +6,7 @@ use posse_sim::network::NetworkConfig;
 use serde_json::Value;
 
 use super::verdict::{Judgement, Verdict};
-use super::{Axis, Check, Claim, Level, Selector, choice, is_called};
+use super::{Axis, Check, Claim, Level, Selector, choice, disagreement, is_called};
 use crate::experiment::{Experiment, Group};
 use crate::metric::Metric;
 use crate::row::{Row, settings};
@@ -138,7 +138,9 @@ impl<'a> Court<'a> {
     fn order(&self, metric: &Metric, below: &Selector, above: &Selector, limits: (f64, f64)) -> Finding {
         let (factor, margin) = limits;
         let pairs = self.groups(below).flat_map(|low| self.groups(above).map(move |high| (low, high)));
-        let alike = pairs.filter(|(low, high)| self.agree(*low, *high, below, above));
+        let group = |index: usize| &self.experiment.groups[index];
+        let alike =
+            pairs.filter(|(low, high)| disagreement(group(*low), group(*high), [below, above]).is_empty());
         gather(alike.map(|(low, high)| {
             let (a, b) = (self.mean(low, metric), self.mean(high, metric));
             let ids = [low, high].map(|index| &self.experiment.groups[index].id);
@@ -188,14 +190,6 @@ impl<'a> Court<'a> {
             );
             (share <= factor, line)
         }))
-    }
-
-    /// Whether two groups have the same value wherever both have one and neither selector fixes it.
-    fn agree(&self, one: usize, other: usize, below: &Selector, above: &Selector) -> bool {
-        let [one, other] = [one, other].map(|index| &self.experiment.groups[index].choices);
-        one.iter().filter(|(path, _)| !below.mentions(path) && !above.mentions(path)).all(|(path, value)| {
-            other.iter().find(|(name, _)| name == path).is_none_or(|(_, theirs)| theirs == value)
-        })
     }
 
     /// O5 for every cell of the selected groups: those that break it, or the one that comes closest.

@@ -154,3 +154,13 @@ fn choice<'g>(group: &'g Group, key: &str) -> Option<&'g String> {
 fn is_called(path: &str, key: &str) -> bool {
     path == key || path.rsplit('.').next() == Some(key)
 }
+
+/// The settings in which two groups differ and that no selector fixes, where both have them.
+fn disagreement<'g>(one: &'g Group, other: &Group, selectors: [&Selector; 2]) -> Vec<&'g str> {
+    let free =
+        one.choices.iter().filter(|(path, _)| !selectors.iter().any(|selector| selector.mentions(path)));
+    let differs = |(path, value): &&(String, String)| {
+        other.choices.iter().any(|(name, theirs)| name == path && theirs != value)
+    };
+    free.filter(differs).map(|(path, _)| path.as_str()).collect()
+}

@@ -1,7 +1,7 @@
 //! Reading `[[check]]` tables. Whatever is wrong with them is found before anything runs.
 
 use super::judge::o5_terms;
-use super::{Axis, Check, Claim, Level, Selector, choice, is_called};
+use super::{Axis, Check, Claim, Level, Selector, choice, disagreement, is_called};
 use crate::experiment::Group;
 use crate::experiment::diagnostic::Diagnostic;
 use crate::experiment::source::{Entry, Node, Span, Table, Value, label};
@@ -89,6 +89,9 @@ impl Reader<'_> {
                 let at_equal =
                     if self.table.get("at_equal").is_some() { self.metric("at_equal") } else { None };
                 let (factor, margin) = (factor?, margin?);
+                if let (Some(below), Some(above), None) = (&below, &above, at_equal) {
+                    self.require_pair(below, above)?;
+                }
                 Some(Claim::Order { metric: metric?, below: below?, above: above?, factor, margin, at_equal })
             }
             "spearman" => {
@@ -109,6 +112,21 @@ impl Reader<'_> {
             }
             _ => self.bound_o5(selector),
         }
+    }
+
+    /// At least two groups must agree in whatever their selectors leave open, or nothing would be compared.
+    fn require_pair(&mut self, below: &Selector, above: &Selector) -> Option<()> {
+        let low = self.groups.iter().filter(|group| below.matches(group));
+        let high = || self.groups.iter().filter(|group| above.matches(group));
+        let pairs = low.flat_map(|low| high().map(move |high| disagreement(low, high, [below, above])));
+        let closest = pairs.min_by_key(Vec::len)?;
+        if closest.is_empty() {
+            return Some(());
+        }
+        let keys: Vec<&str> = closest.iter().map(|path| short(path)).collect();
+        let message = format!("no groups of `below` and `above` agree in {}", keys.join(", "));
+        let help = "only groups that agree in what neither names are compared: name it in one of them";
+        self.note(Diagnostic::new(self.header, message).help(help))
     }
 
     /// O5 is known for thresholds that are the same for all, over ideal links.

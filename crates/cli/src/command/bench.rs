@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{Ending, print, print_json};
 use crate::bench::{
-    Effort, Measurements, Simulated, clustered, gradient_sums, interactions, phase_step, simulated,
-    simulated_clicks, solved, uploads,
+    Effort, Measurements, Simulated, clustered, gradient_sums, interactions, nonlinear, phase_step,
+    simulated, simulated_clicks, solved, uploads,
 };
 
 /// Measure what an interaction, an upload and a simulation cost on this machine
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
             .into_iter()
             .map(phase_step)
             .collect::<Result<_, _>>()?,
+        nonlinear: nonlinear(effort)?,
     };
     if args.json {
         print_json(&measured)?;
@@ -118,6 +119,22 @@ fn tables(measured: &Measurements) -> String {
         let bytes = row.bytes_per_user.map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
         let (users, time, clusters) = (row.users, row.milliseconds, row.clusters);
         line(out, &format!("{users:>10} {time:>9.1} ms {clusters:>10} {bytes:>12}"));
+    }
+    line(
+        out,
+        "\nChoose among 4 arms of 10 features and learn, not linear, one core (plain: inverses in plain loops)",
+    );
+    line(out, "                             size       posse        plain       ratio   interactions/s");
+    for row in &measured.nonlinear {
+        let (posse, plain, ratio) = (row.posse_micros, row.plain_micros, row.ratio);
+        let rate = 1e6 / posse;
+        line(
+            out,
+            &format!(
+                "  {:<24} {:>6} {posse:>8.1} us {plain:>9.1} us {ratio:>8.1}x {rate:>14.0}",
+                row.name, row.size
+            ),
+        );
     }
     text
 }

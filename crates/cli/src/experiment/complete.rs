@@ -3,41 +3,42 @@
 
 use serde_json::Value as Json;
 
+use super::contender::AGENTS;
 use super::curves::Curves;
 use super::source::{Entry, Table, Value};
 use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Variant, nested_defaults};
 
-/// The whole file with defaults. `algorithms` are its `[[algorithm]]` tables.
+/// The whole file with defaults, what is written first and in its order: the order of sweeps is that of cells.
+/// `algorithms` are its `[[algorithm]]` tables.
 pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
     let mut whole = toml::Table::new();
-    let defaults = [("seed", Some(0)), ("repetitions", Some(1))];
-    for (key, default) in [("title", None), ("description", None), ("prepare", None)]
-        .into_iter()
-        .chain(defaults)
-        .chain([("horizon", None), ("agents", None)])
-    {
-        let written = root.get(key).map(|entry| entry.node.to_toml());
-        if let Some(value) = written.or_else(|| default.map(toml::Value::Integer)) {
-            whole.insert(key.into(), value);
-        }
+    for Entry { key, node, .. } in &root.0 {
+        let section = Section::ALL.into_iter().find(|section| section.key() == key);
+        let value = match (section, node.table()) {
+            (Some(Section::Algorithm), _) => complete_algorithms(algorithms).into(),
+            (Some(section), Some(table)) => complete_section(section, table).into(),
+            _ if key == "curves" => Curves::read(root).to_toml().into(),
+            _ => node.to_toml(),
+        };
+        whole.insert(key.clone(), value);
     }
-    let empty = Table::default();
+    for (key, default) in [("seed", 0), ("repetitions", 1)] {
+        whole.entry(key).or_insert(toml::Value::Integer(default));
+    }
     for section in Section::ALL {
-        if section == Section::Algorithm {
-            let tables = algorithms.iter().map(|table| complete_section(section, table).into());
-            whole.insert(section.key().into(), tables.collect::<Vec<toml::Value>>().into());
-        } else {
-            let table = root.get(section.key()).and_then(|entry| entry.node.table()).unwrap_or(&empty);
-            whole.insert(section.key().into(), complete_section(section, table).into());
-        }
-    }
-    if root.get("curves").is_some() {
-        whole.insert("curves".into(), Curves::read(root).to_toml().into());
-    }
-    if let Some(checks) = root.get("check") {
-        whole.insert("check".into(), checks.node.to_toml());
+        let empty = || complete_section(section, &Table::default()).into();
+        whole.entry(section.key()).or_insert_with(empty);
     }
     whole
+}
+
+fn complete_algorithms(tables: &[&Table]) -> Vec<toml::Value> {
+    let one = |table: &&Table| {
+        let mut own = complete_section(Section::Algorithm, table);
+        own.extend(table.get(AGENTS).map(|entry| (AGENTS.into(), entry.node.to_toml())));
+        own.into()
+    };
+    tables.iter().map(one).collect()
 }
 
 /// The same as JSON, with infinity as "inf".
@@ -58,8 +59,8 @@ pub(crate) fn to_json(value: &toml::Value) -> Json {
     }
 }
 
-/// One table with the defaults of its variants.
-fn complete_section(section: Section, table: &Table) -> toml::Table {
+/// One table with the defaults of its variants, what is written first.
+pub(super) fn complete_section(section: Section, table: &Table) -> toml::Table {
     let written = section.tag().and_then(|tag| table.get(tag));
     let names: Vec<String> = match written {
         Some(entry) => {
@@ -75,25 +76,22 @@ fn complete_section(section: Section, table: &Table) -> toml::Table {
         whole.insert(tag.into(), name);
     }
     let Some(first) = variants.first() else { return whole };
+    for entry in &table.0 {
+        let default = first.defaults.get(&entry.key).unwrap_or(&Json::Null);
+        if let Some(setting) = first.setting(&entry.key) {
+            whole.insert(entry.key.clone(), written_value(setting, entry, default));
+        }
+    }
     for (key, default) in &first.defaults {
         // Variants of a sweep may differ in a default: then it cannot be written once for all.
         let common = variants.iter().all(|variant| variant.defaults.get(key) == Some(default));
         let replaced = BOTH_THRESHOLDS.contains(&key.as_str()) && table.get(THRESHOLD.key).is_some();
-        let setting = first.setting(key);
-        match (table.get(key), setting) {
-            (Some(entry), Some(setting)) => {
-                whole.insert(key.clone(), written_value(setting, entry, default));
-            }
-            (None, _) if common && !replaced => {
-                if let Some(value) = from_json(default) {
-                    whole.insert(key.clone(), value);
-                }
-            }
-            _ => {}
+        if let Some(value) = from_json(default)
+            && common
+            && !replaced
+        {
+            whole.entry(key.clone()).or_insert(value);
         }
-    }
-    if let Some(entry) = table.get(THRESHOLD.key) {
-        whole.insert(THRESHOLD.key.into(), written_value(&THRESHOLD, entry, &Json::Null));
     }
     whole
 }

@@ -6,6 +6,7 @@
 //! sense?). Nothing runs before all five are through.
 
 mod complete;
+mod contender;
 mod curves;
 pub(crate) mod diagnostic;
 mod library;
@@ -25,11 +26,12 @@ use posse_sim::RunConfig;
 use serde_json::Value as Json;
 
 use crate::check::{self, Check};
+use contender::{contenders, distinct_settings, worlds};
 pub(crate) use curves::Curves;
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
 use library::Library;
-use source::{Entry, Node, Span, Table};
+use source::{Entry, Node, Table};
 
 /// More cells than anybody has time for: surely a slip.
 const MOST_CELLS: u64 = 1_000_000;
@@ -154,13 +156,6 @@ impl Experiment {
     }
 }
 
-/// One `[[algorithm]]` with one name.
-struct Contender {
-    name: String,
-    table: Table,
-    header: Span,
-}
-
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
@@ -169,9 +164,10 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());
-    let contenders: Vec<Contender> = written.iter().flat_map(|node| contenders(node)).collect();
-    let cells = contenders.iter().try_fold(0u64, |sum, contender| {
-        let own = sweep::count(&contender.table)?.checked_mul(sweep::count(&shared)?)?;
+    let contenders = contenders(written);
+    let worlds = worlds(&contenders, &shared);
+    let cells = contenders.iter().zip(&worlds).try_fold(0u64, |sum, (contender, world)| {
+        let own = sweep::count(&contender.table)?.checked_mul(sweep::count(world)?)?;
         sum.checked_add(own.checked_mul(repetitions)?)
     });
     if cells.is_none_or(|cells| cells > MOST_CELLS) {
@@ -182,12 +178,11 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
     }
     let prepare = root.get("prepare").and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_str);
     let library = Library::new(prepare);
-    let worlds = sweep::expand(&shared);
     let (mut groups, mut found) = (Vec::new(), Vec::new());
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
     for (index, contender) in contenders.iter().enumerate() {
         let distinct = distinct_settings(&contenders, index);
-        for world in &worlds {
+        for world in sweep::expand(&worlds[index]) {
             for own in sweep::expand(&contender.table) {
                 let (id, choices) = id(&contender.name, &world.choices, &distinct, &own.choices);
                 match resolve::resolve(&world.table, &own.table, &contender.header, &library) {
@@ -208,35 +203,6 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         }
     }
     if found.is_empty() { Ok(groups) } else { Err(found) }
-}
-
-/// An `[[algorithm]]`, once for each of its names.
-fn contenders(node: &Node) -> Vec<Contender> {
-    let Some(table) = node.table() else { return Vec::new() };
-    let names = table.get("name").map_or(&[][..], |entry| entry.node.elements());
-    let with_name = |name: &Node| {
-        let entries = table.0.iter().map(|entry| match entry.key.as_str() {
-            "name" => Entry { node: name.clone(), ..entry.clone() },
-            _ => entry.clone(),
-        });
-        let text = name.scalar().and_then(toml::Value::as_str).unwrap_or_default();
-        Contender { name: text.into(), table: Table(entries.collect()), header: name.span.clone() }
-    };
-    names.iter().map(with_name).collect()
-}
-
-/// Settings by which a contender differs from others of the same name. They go into its ids.
-fn distinct_settings(contenders: &[Contender], index: usize) -> Vec<(Vec<String>, String)> {
-    let own = &contenders[index];
-    let namesakes: Vec<_> = contenders
-        .iter()
-        .enumerate()
-        .filter(|(other, contender)| *other != index && contender.name == own.name)
-        .map(|(_, contender)| sweep::scalars(&contender.table))
-        .collect();
-    let mut settings = sweep::scalars(&own.table);
-    settings.retain(|setting| namesakes.iter().any(|other| !other.contains(setting)));
-    settings
 }
 
 type Choices = [(Vec<String>, String)];
@@ -345,6 +311,63 @@ mod tests {
     }
 
     #[test]
+    fn a_horizon_of_each_agent_grows_with_their_number() {
+        let text = "horizon_each = [10, 20]\nagents = [1, 3]\n[[algorithm]]\nname = \"lin-ucb\"\n";
+        let experiment = Experiment::parse(text, false).unwrap();
+        let of = |cell: Cell| (cell.id, cell.config.agents, cell.config.horizon);
+        let cells: Vec<_> = experiment.cells().into_iter().map(of).collect();
+        let expected = [
+            ("lin-ucb/horizon_each=10/agents=1/seed=0", 1, 10),
+            ("lin-ucb/horizon_each=10/agents=3/seed=0", 3, 30),
+            ("lin-ucb/horizon_each=20/agents=1/seed=0", 1, 20),
+            ("lin-ucb/horizon_each=20/agents=3/seed=0", 3, 60),
+        ];
+        assert_eq!(cells, expected.map(|(id, agents, horizon)| (id.to_owned(), agents, horizon)));
+    }
+
+    #[test]
+    fn an_algorithm_may_have_a_number_of_agents_of_its_own() {
+        let ids = |text: &str| -> Vec<String> {
+            let groups = Experiment::parse(text, false).unwrap().groups;
+            groups
+                .into_iter()
+                .map(|group| format!("{} {} {}", group.id, group.config.agents, group.config.horizon))
+                .collect()
+        };
+        let sweep = "horizon_each = 10\nagents = [2, 5]\n[[algorithm]]\nname = \"async-lin-ucb\"\n\
+                     [[algorithm]]\nname = \"lin-ucb\"\nagents = 1\n";
+        let expected =
+            ["async-lin-ucb/agents=2 2 20", "async-lin-ucb/agents=5 5 50", "lin-ucb/agents=1 1 10"];
+        assert_eq!(ids(sweep), expected);
+        let namesakes = "horizon = 10\nagents = 3\n[[algorithm]]\nname = \"lin-ucb\"\n\
+                         [[algorithm]]\nname = \"lin-ucb\"\nagents = [1, 2]\n";
+        let expected = ["lin-ucb/agents=3 3 10", "lin-ucb/agents=1 1 10", "lin-ucb/agents=2 2 10"];
+        assert_eq!(ids(namesakes), expected);
+    }
+
+    /// Results are read with what is kept of the experiment, not with its file.
+    #[test]
+    fn an_experiment_that_is_written_anew_has_the_same_cells_in_the_same_order() {
+        let own = "agents = [2, 3]\nhorizon_each = [10, 20]\n[network]\nlatency = [0, 1]\n\
+                   [environment]\nnoise_shape = { degrees = [3, 4] }\nnoise = [0.1, 0.2]\ndimension = [3, 4]\n\
+                   [[algorithm]]\nname = [\"lin-ucb\", \"async-lin-ucb\"]\nregularization = [0.1, 1]\nconfidence = 0.05\n\
+                   [[algorithm]]\nname = \"lin-ucb\"\nregularization = 2\nwidth_scale = 1\n";
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let files = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
+        let texts = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        let texts = texts.map(|path| std::fs::read_to_string(path).unwrap());
+        for text in std::iter::once(own.to_owned()).chain(texts.filter(|text| !text.contains("\ndata ="))) {
+            let written = Experiment::parse(&text, false).unwrap_or_else(|found| panic!("{found:?}"));
+            let kept = toml::to_string(&written.resolved).unwrap();
+            let kept = Experiment::parse(&kept, false).unwrap_or_else(|found| panic!("{found:?}\n{kept}"));
+            let ids = |experiment: &Experiment| -> Vec<String> {
+                experiment.groups.iter().map(|group| group.id.clone()).collect()
+            };
+            assert_eq!(ids(&written), ids(&kept));
+        }
+    }
+
+    #[test]
     fn completing_a_complete_experiment_changes_nothing() {
         let text = "horizon = 10\nagents = 3\n[environment]\nnoise = 1\ndrift = {}\n[arrival]\nkind = [\"zipf\", \"power\"]\n\
                     [[algorithm]]\nname = [\"async-lin-ucb\", \"async-lin-ts\"]\nthreshold = [2, \"inf\"]\n\
@@ -355,5 +378,12 @@ mod tests {
         assert!(once["arrival"].get("exponent").is_none());
         let twice = Experiment::parse(&toml::to_string(&once).unwrap(), false).unwrap().resolved;
         assert_eq!(once, twice);
+        let own = "horizon_each = 10\nagents = 3\n[[algorithm]]\nname = \"lin-ucb\"\nagents = [1, 2]\n";
+        let once = Experiment::parse(own, false).unwrap();
+        let twice = Experiment::parse(&toml::to_string(&once.resolved).unwrap(), false).unwrap();
+        assert_eq!(once.resolved, twice.resolved);
+        let ids =
+            |experiment: &Experiment| experiment.cells().into_iter().map(|cell| cell.id).collect::<Vec<_>>();
+        assert_eq!(ids(&once), ids(&twice));
     }
 }

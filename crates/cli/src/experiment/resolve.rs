@@ -12,6 +12,9 @@ use super::library::{Absent, Library};
 use super::source::{Entry, Node, Span, Table, Value, label};
 use crate::settings::{BOTH_THRESHOLDS, Section, THRESHOLD};
 
+/// The interactions of each agent: a horizon that grows with the number of agents.
+const HORIZON_EACH: &str = "horizon_each";
+
 /// The run that concrete values describe: everything but the algorithm in `shared`, without seed.
 pub(crate) fn resolve(
     shared: &Table,
@@ -75,12 +78,8 @@ struct Combination<'l> {
 impl Combination<'_> {
     /// The run, with defaults for what is not written.
     fn config(&self) -> Result<RunConfig, Diagnostic> {
-        let whole = |key: &str| {
-            let number =
-                self.shared.get(key).and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_integer);
-            // Left out because it was wrong: any number will do to find out what else is.
-            number.map_or(1, i64::cast_unsigned)
-        };
+        // Left out because it was wrong: any number will do to find out what else is.
+        let (agents, horizon) = (self.whole("agents").unwrap_or(1), self.horizon()?.unwrap_or(1));
         let mut world = self.part::<WorldConfig>(Section::Environment)?;
         self.library.attach(&mut world).map_err(|Absent { key, message, help }| {
             let entry = self.table(Section::Environment).and_then(|table| table.get(key));
@@ -90,13 +89,34 @@ impl Combination<'_> {
         })?;
         Ok(RunConfig {
             seed: Seed(0),
-            agents: whole("agents"),
-            horizon: whole("horizon"),
+            agents: agents.cast_unsigned(),
+            horizon: horizon.cast_unsigned(),
             world,
             arrival: self.part::<ArrivalConfig>(Section::Arrival)?,
             network: self.part::<NetworkConfig>(Section::Network)?,
             faults: self.part::<FaultConfig>(Section::Faults)?,
             algorithm: self.part(Section::Algorithm)?,
+        })
+    }
+
+    /// A whole number at the top, if it is written.
+    fn whole(&self, key: &str) -> Option<i64> {
+        self.shared.get(key)?.node.scalar()?.as_integer()
+    }
+
+    /// How many interactions there are over all agents, if it is written.
+    fn horizon(&self) -> Result<Option<i64>, Diagnostic> {
+        let Some(Entry { node, .. }) = self.shared.get(HORIZON_EACH) else {
+            return Ok(self.whole("horizon"));
+        };
+        // Nobody at all is another mistake.
+        let agents = self.whole("agents").unwrap_or(1).max(1);
+        let Some(each) = self.whole(HORIZON_EACH) else { return Ok(None) };
+        each.checked_mul(agents).map(Some).ok_or_else(|| {
+            let message =
+                format!("`{HORIZON_EACH}` is {each}: for {agents} agents that is more than can be counted");
+            Diagnostic::new(&node.span, message)
+                .help(format!("at most {} for so many agents", i64::MAX / agents))
         })
     }
 
@@ -141,6 +161,11 @@ impl Combination<'_> {
         let ConfigError { name, value, allowed } = error;
         let table = section.map_or(Some(&self.shared), |section| self.table(section));
         match table.and_then(|table| find(table, name, value)) {
+            Some(Entry { key, node, .. }) if key == HORIZON_EACH && value != "0" => {
+                let each = node.describe();
+                let message = format!("`{key}` is {each}, over all agents {value}: {allowed}");
+                Diagnostic::new(&node.span, message)
+            }
             Some(Entry { key, node, .. }) => {
                 Diagnostic::new(&node.span, format!("`{key}` is {value}: {allowed}"))
             }
@@ -180,7 +205,9 @@ pub(crate) fn find<'t>(table: &'t Table, name: &str, value: &str) -> Option<&'t 
 
 /// Whether an entry with this key sets what is called `name`.
 fn is_called(key: &str, name: &str) -> bool {
-    key == name || (key == THRESHOLD.key && BOTH_THRESHOLDS.contains(&name))
+    key == name
+        || (key == THRESHOLD.key && BOTH_THRESHOLDS.contains(&name))
+        || (key == HORIZON_EACH && name == "horizon")
 }
 
 /// Whether a complaint about `value` can be about `written`.

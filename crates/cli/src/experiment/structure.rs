@@ -2,6 +2,7 @@
 //!
 //! This looks at the file as written, before sweeps are expanded, so that every slip is reported once.
 
+use super::contender::AGENTS;
 use super::curves;
 use super::diagnostic::Diagnostic;
 use super::source::{Entry, Span, Table, Value};
@@ -10,7 +11,11 @@ use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
 use crate::suggest::closest;
 
 /// What the top of an experiment may hold besides tables.
-const TOP: [&str; 7] = ["title", "description", "prepare", "seed", "repetitions", "horizon", "agents"];
+const TOP: [&str; 8] =
+    ["title", "description", "prepare", "seed", "repetitions", "horizon", "horizon_each", "agents"];
+
+/// How many interactions there are: of all agents together, or of each.
+const HORIZONS: [&str; 2] = ["horizon", "horizon_each"];
 
 /// More agents than can be simulated in memory.
 const MOST_AGENTS: i64 = 10_000_000;
@@ -21,13 +26,19 @@ pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     for entry in &root.0 {
         check_top(entry, &mut found);
     }
-    for (key, example) in [("horizon", "horizon = 10_000"), ("agents", "agents = 50")] {
+    let horizon = "add `horizon = 10_000` at the top, or `horizon_each` with the interactions of each agent";
+    for (keys, help) in [(&HORIZONS[..], horizon), (&["agents"], "add `agents = 50` at the top")] {
         // A misspelt key has been reported already.
-        let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some(key));
-        if root.get(key).is_none() && !misspelt {
-            let help = format!("add `{example}` at the top");
-            found.push(Diagnostic::new(&(0..0), format!("`{key}` is missing")).help(help));
+        let misspelt = |entry: &Entry| near_top_key(&entry.key).is_some_and(|near| keys.contains(&near));
+        if keys.iter().all(|key| root.get(key).is_none()) && !root.0.iter().any(misspelt) {
+            found.push(Diagnostic::new(&(0..0), format!("`{}` is missing", keys[0])).help(help));
         }
+    }
+    if let [Some(_), Some(each)] = HORIZONS.map(|key| root.get(key)) {
+        let message = "`horizon` and `horizon_each` contradict each other";
+        let help =
+            "`horizon` counts the interactions of all agents, `horizon_each` those of one: keep one of them";
+        found.push(Diagnostic::new(&each.span, message).help(help));
     }
     let misspelt = root.0.iter().any(|entry| near_top_key(&entry.key) == Some("algorithm"));
     if root.get("algorithm").is_none() && !misspelt {
@@ -50,7 +61,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
             }
         }
         ("seed" | "repetitions", _) => check_single_whole(entry, found),
-        ("horizon", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
+        ("horizon" | "horizon_each", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
         ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
         // Checks are about groups, which are not known yet.
         ("check", _) => {}
@@ -105,9 +116,13 @@ fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
         return;
     }
     for node in list {
-        if let Some(table) = node.table() {
-            check_section(Section::Algorithm, table, &node.span, found);
+        let Some(table) = node.table() else { continue };
+        let (agents, settings): (Vec<Entry>, _) =
+            table.0.iter().cloned().partition(|entry| entry.key == AGENTS);
+        for entry in agents {
+            check_sweep(&entry.key, &Kind::Size(MOST_AGENTS), &entry.node, found);
         }
+        check_section(Section::Algorithm, &Table(settings), &node.span, found);
     }
 }
 

@@ -11,12 +11,14 @@ pub(crate) struct Picked {
     pub(crate) choices: Vec<(Vec<String>, String)>,
 }
 
-/// Every combination of the values of all lists in `table`, the last list varying fastest.
+/// Every combination of the values of all lists in `table`, the last list varying fastest. Tables in it come
+/// after everything else, as in a file that is written anew.
 ///
 /// Arrays of tables are not sweeps and stay.
 pub(crate) fn expand(table: &Table) -> Vec<Picked> {
     let mut done = vec![Picked { table: Table::default(), choices: Vec::new() }];
-    for entry in &table.0 {
+    let (tables, others): (Vec<&Entry>, _) = table.0.iter().partition(|entry| entry.node.table().is_some());
+    for entry in others.into_iter().chain(tables) {
         let options = options(entry);
         let longer =
             done.iter().flat_map(|picked| options.iter().map(|option| extend(picked, entry, option)));
@@ -76,22 +78,6 @@ fn extend(picked: &Picked, entry: &Entry, choice: &Choice) -> Picked {
 /// Whether a list is one of scalars.
 fn is_sweep(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| node.scalar().is_some())
-}
-
-/// The scalars of a table with their paths, those of inner tables too.
-pub(crate) fn scalars(table: &Table) -> Vec<(Vec<String>, String)> {
-    let mut all = Vec::new();
-    for Entry { key, node, .. } in &table.0 {
-        match &node.value {
-            Value::Scalar(value) => all.push((vec![key.clone()], label(value))),
-            Value::Table(inner) => all.extend(scalars(inner).into_iter().map(|(mut path, value)| {
-                path.insert(0, key.clone());
-                (path, value)
-            })),
-            Value::List(_) => {}
-        }
-    }
-    all
 }
 
 #[cfg(test)]

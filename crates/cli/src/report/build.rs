@@ -2,7 +2,7 @@
 
 use posse_core::Placement;
 
-use super::family::{Family, families};
+use super::family::{Family, families, families_along};
 use super::figure::{Axis, BarRow, Bars, BoxRow, Boxes, Figure, Form, Plot, Point, Series, View, WAYS, Xy};
 use super::material::{Line, Material, sum};
 use super::style::Style;
@@ -10,20 +10,30 @@ use crate::share::{Flow, QUANTILES};
 use crate::table::Estimate;
 
 /// What communication is counted in: the name, the metrics that make it, and the axis.
-const UNITS: [(&str, &[&str], &str); 3] = [
+const UNITS: [Kind; 3] = [
     ("messages", &["messages"], "messages, both ways"),
     ("scalars", &["scalars_up", "scalars_down"], "numbers sent, both ways"),
     ("bytes", &["bytes_up", "bytes_down"], "bytes sent, both ways"),
 ];
+
+/// Something that a view shows: its name, the metrics that make it, and the axis.
+type Kind = (&'static str, &'static [&'static str], &'static str);
+
+/// Regret as a paper counts it that gives every agent its own horizon.
+const EACH: Kind = ("each", &["regret_each"], "regret of each agent");
 
 /// More lines than this are too many to begin with: the others wait in the legend.
 const AT_FIRST: usize = 8;
 
 /// All figures that these results have.
 pub(super) fn figures(material: &Material<'_>) -> Vec<Figure> {
-    let families = families(&material.lines);
+    // Where agents are swept at equal iterations, this is what the experiment is about.
+    let by_agents_first = material.counts_each_agent() && material.differ_in_agents();
+    let families =
+        if by_agents_first { families_along(&material.lines, "agents") } else { families(&material.lines) };
     let mut figures = vec![over_time(material, &families)];
     figures.extend(by_agents(material));
+    figures.extend(by_number_of_agents(material));
     figures.extend(trade_off(material, &families));
     figures.extend(spread(material, &families));
     figures.extend(by_kind(material));
@@ -33,8 +43,13 @@ pub(super) fn figures(material: &Material<'_>) -> Vec<Figure> {
 /// Regret and communication over time.
 fn over_time(material: &Material<'_>, families: &[Family]) -> Figure {
     let shown = shown_at_first(material.lines.len(), families);
-    let views = std::iter::once(("regret", &["regret"][..], "regret")).chain(UNITS);
-    let view = |(name, metrics, label): (&'static str, &[&str], &str)| {
+    let mut views: Vec<Kind> = std::iter::once(("regret", &["regret"][..], "regret")).chain(UNITS).collect();
+    if material.differ_in_agents() {
+        let place = if material.counts_each_agent() { 0 } else { views.len() };
+        views.insert(place, EACH);
+    }
+    let view = |kind: Kind| {
+        let (name, metrics, label) = kind;
         let series: Vec<Series> = material
             .lines
             .iter()
@@ -44,20 +59,60 @@ fn over_time(material: &Material<'_>, families: &[Family]) -> Figure {
                 style: style_of(place, material.lines.len(), families),
                 form: Form::Line,
                 shown: shown[place],
-                points: curve(line, metrics),
+                points: curve(line, metrics, if kind == EACH { line.group.config.agents } else { 1 }),
             })
             .collect();
         let log = spans(series.iter().filter_map(|series| series.points.last()).map(|point| point.y), 20.0);
         // Where lines lie decades apart, so do the beginnings.
-        let x = Axis { label: "interactions, all agents together".into(), log };
+        let whose =
+            if kind == EACH { "interactions of each agent" } else { "interactions, all agents together" };
+        let x = Axis { label: whose.into(), log };
         View { name, plot: Plot::Xy(Xy { x, y: Axis { label: label.into(), log }, series }) }
     };
     Figure {
         id: "over-time",
         title: "Regret over time".into(),
         caption: "Lines are means over seeds, bands one standard error of the mean.".into(),
-        views: views.map(view).collect(),
+        views: views.into_iter().map(view).collect(),
     }
+}
+
+/// Regret and communication in the end, by how many agents there are.
+fn by_number_of_agents(material: &Material<'_>) -> Option<Figure> {
+    let families = families_along(&material.lines, "agents");
+    if families.iter().all(|family| family.members.len() < 2) {
+        return None;
+    }
+    let agents = |line: usize| material.lines[line].group.config.agents as f64;
+    let view = |(name, metrics, label): Kind| {
+        let one = |(place, family): (usize, &Family)| {
+            let dot = |(line, value): &(usize, Option<String>)| Point {
+                label: value.clone(),
+                ..point(agents(*line), &material.lines[*line].total(metrics))
+            };
+            let mut points: Vec<Point> = family.members.iter().map(dot).collect();
+            points.sort_by(|one, other| one.x.total_cmp(&other.x));
+            Series {
+                name: family.name.clone(),
+                style: Style::of(place),
+                form: Form::Dots,
+                shown: true,
+                points,
+            }
+        };
+        let series: Vec<Series> = families.iter().enumerate().map(one).collect();
+        let dots = || series.iter().flat_map(|series| &series.points);
+        let x = Axis { label: "agents".into(), log: spans(dots().map(|dot| dot.x), 20.0) };
+        let y = Axis { label: format!("{label}, at the end"), log: spans(dots().map(|dot| dot.y), 20.0) };
+        View { name, plot: Plot::Xy(Xy { x, y, series }) }
+    };
+    let views = [EACH, ("regret", &["regret"], "regret")].into_iter().chain(UNITS);
+    Some(Figure {
+        id: "by-number-of-agents",
+        title: "Regret by the number of agents".into(),
+        caption: "A dot for each number of agents; means over seeds with one standard error.".into(),
+        views: views.map(view).collect(),
+    })
 }
 
 /// The same for groups of agents, if they were kept apart.
@@ -254,13 +309,13 @@ fn by_kind(material: &Material<'_>) -> Option<Figure> {
     })
 }
 
-/// A curve of means over the seeds of a setting.
-fn curve(line: &Line<'_>, metrics: &[&str]) -> Vec<Point> {
+/// A curve of means over the seeds of a setting, over interactions by the share of `agents`.
+fn curve(line: &Line<'_>, metrics: &[&str], agents: u64) -> Vec<Point> {
     let moments = line.rows.iter().map(|row| row.record.curve.len()).min().unwrap_or(0);
     (0..moments)
         .map(|moment| {
             let estimate = line.estimate(|row| sum(metrics, &row.record.curve[moment]));
-            point(line.rows[0].record.curve[moment].interactions as f64, &estimate)
+            point(line.rows[0].record.curve[moment].interactions as f64 / agents as f64, &estimate)
         })
         .collect()
 }

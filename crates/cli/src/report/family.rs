@@ -14,16 +14,26 @@ pub(super) struct Family {
 /// All families, in the order of the plan. What is swept is the last number that an algorithm's settings
 /// take several values of, or else the last of the world's.
 pub(super) fn families(lines: &[Line<'_>]) -> Vec<Family> {
+    let is_number = |(path, value): &(String, String)| path != "algorithm" && value.parse::<f64>().is_ok();
+    sorted(lines, |choices| {
+        let own = choices.iter().rposition(|c| c.0.starts_with("algorithm.") && is_number(c));
+        own.or_else(|| choices.iter().rposition(is_number))
+    })
+}
+
+/// The families of settings that differ in `path` only.
+pub(super) fn families_along(lines: &[Line<'_>], path: &str) -> Vec<Family> {
+    sorted(lines, |choices| choices.iter().position(|(own, _)| own == path))
+}
+
+/// Lines by what they have in common beside the choice that is `swept`.
+fn sorted(lines: &[Line<'_>], swept: impl Fn(&[(String, String)]) -> Option<usize>) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     for (place, line) in lines.iter().enumerate() {
         let choices = &line.group.choices;
-        let is_number =
-            |(path, value): &(String, String)| path != "algorithm" && value.parse::<f64>().is_ok();
-        let own = choices.iter().rposition(|c| c.0.starts_with("algorithm.") && is_number(c));
-        let swept = own.or_else(|| choices.iter().rposition(is_number));
         // The parts of an id are the choices, in the same order.
         let parts: Vec<&str> = line.group.id.split('/').collect();
-        let (name, value) = match swept {
+        let (name, value) = match swept(choices) {
             Some(swept) if parts.len() == choices.len() => {
                 let rest = parts.iter().enumerate().filter(|(index, _)| *index != swept);
                 let rest: Vec<&str> = rest.map(|(_, part)| *part).collect();

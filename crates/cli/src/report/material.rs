@@ -5,7 +5,7 @@ use crate::experiment::Group;
 use crate::metric::METRICS;
 use crate::results::Made;
 use crate::row::Row;
-use crate::table::Estimate;
+use crate::table::{Estimate, differ_in_agents};
 
 /// Everything that a report says.
 #[derive(Debug)]
@@ -47,6 +47,16 @@ impl<'a> Material<'a> {
             .map(|own| Line { group: &made.experiment.groups[own[0].cell.group], rows: own.to_vec() })
             .collect();
         Self { made, rows, lines, failures, missing, verdicts }
+    }
+
+    /// Whether settings differ in the number of agents, so that their sums cannot be compared.
+    pub(super) fn differ_in_agents(&self) -> bool {
+        differ_in_agents(&self.made.experiment.groups)
+    }
+
+    /// Whether the experiment says how many interactions each agent has, and not all together.
+    pub(super) fn counts_each_agent(&self) -> bool {
+        !self.made.manifest.config["horizon_each"].is_null()
     }
 
     /// What a reader must know before looking at any number: nothing, if all is there.

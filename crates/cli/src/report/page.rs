@@ -14,8 +14,11 @@ use crate::table::Estimate;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The columns of the summary: heading, what is added up, unit.
-const COLUMNS: [(&str, &[&str]); 7] = [
+/// A column of the summary: heading, and what is added up.
+type SummaryColumn = (&'static str, &'static [&'static str]);
+
+/// The columns of every summary.
+const COLUMNS: [SummaryColumn; 7] = [
     ("regret", &["regret"]),
     ("messages", &["messages"]),
     ("control messages", &["control_messages"]),
@@ -93,11 +96,15 @@ fn header(material: &Material<'_>, title: &str) -> String {
             algorithms.push(name);
         }
     }
+    let interactions = match &config["horizon_each"] {
+        Value::Null => words(&config["horizon"]),
+        each => format!("{} of each agent", words(each)),
+    };
     let facts = [
         ("experiment", manifest.experiment.clone()),
         ("algorithms", algorithms.join(", ")),
         ("agents", words(&config["agents"])),
-        ("interactions", words(&config["horizon"])),
+        ("interactions", interactions),
         ("world", words(&config["environment"]["kind"])),
         ("settings", material.made.experiment.groups.len().to_string()),
         ("seeds each", words(&config["repetitions"])),
@@ -257,15 +264,29 @@ fn number(estimate: &Estimate) -> String {
     format!("<td data-v=\"{:?}\"{error}>{}</td>", estimate.mean, estimate.with_error())
 }
 
+/// The columns of this summary.
+fn columns(material: &Material<'_>) -> Vec<SummaryColumn> {
+    let mut columns = COLUMNS.to_vec();
+    if material.differ_in_agents() {
+        columns.insert(1, ("regret each", &["regret_each"]));
+    }
+    // Trainings fail nowhere but in trouble.
+    if material.rows.iter().any(|row| row.tally().failed_trainings > 0) {
+        columns.push(("failed trainings", &["failed_trainings"]));
+    }
+    columns
+}
+
 /// A row for each setting; every column sorts.
 fn summary(material: &Material<'_>) -> String {
+    let columns = columns(material);
     let heading = |name: &str| {
         format!("<th scope=\"col\" aria-sort=\"none\"><button type=\"button\">{name}</button></th>")
     };
     let head: String =
-        ["setting", "seeds"].into_iter().chain(COLUMNS.iter().map(|(name, _)| *name)).map(heading).collect();
+        ["setting", "seeds"].into_iter().chain(columns.iter().map(|(name, _)| *name)).map(heading).collect();
     let row = |line: &Line<'_>| {
-        let cells: String = COLUMNS.iter().map(|(_, metrics)| number(&line.total(metrics))).collect();
+        let cells: String = columns.iter().map(|(_, metrics)| number(&line.total(metrics))).collect();
         let seeds = line.rows.len();
         format!(
             "<tr><th scope=\"row\">{}</th><td data-v=\"{seeds}\">{seeds}</td>{cells}</tr>\n",

@@ -91,8 +91,8 @@ impl Frame {
         frame.push("step", measures(points.iter().map(|point| Measure::Whole(point.step))));
         frame.push("interactions", measures(points.iter().map(|p| Measure::Whole(p.tally.interactions))));
         for metric in METRICS {
-            // Of a round, or of what was lost, no group has a part of its own.
-            let of_all = ["rounds", "lost_observations"].contains(&metric.name);
+            // Of a round, of what was lost, or of what is looked up now and then, no group has a part of its own.
+            let of_all = ["rounds", "lost_observations", "failed_trainings"].contains(&metric.name);
             let known =
                 |point: &Point<'_>| (!of_all || point.agents.is_none()).then(|| (metric.of)(point.tally));
             frame.push(metric.name, optional_measures(points.iter().map(known)));

@@ -63,7 +63,13 @@ pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
     }
     match serde_json::from_str::<Stored>(document) {
         Ok(stored) if stored.id != cell.id => broken(&format!("is of the cell {}", stored.id)),
-        Ok(Stored { record: Some(record), error: None, .. }) => Ok(Found::Outcome(Box::new(Ok(record)))),
+        Ok(Stored { record: Some(mut record), error: None, .. }) => {
+            // Older builds did not say it.
+            for tally in std::iter::once(&mut record.tally).chain(&mut record.curve) {
+                tally.agents = cell.config.agents;
+            }
+            Ok(Found::Outcome(Box::new(Ok(record))))
+        }
         Ok(Stored { record: None, error: Some(error), .. }) => Ok(Found::Outcome(Box::new(Err(error)))),
         Ok(_) => broken("says neither what came of the cell nor why nothing did"),
         Err(error) => broken(&format!("cannot be understood: {error}")),

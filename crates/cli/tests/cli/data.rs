@@ -88,12 +88,51 @@ fn prepared_data_is_not_overwritten_by_accident() {
 
 #[test]
 fn a_bad_file_is_shown_where_it_is_bad_and_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("own.csv"), table().replacen("\r\n7,", "\r\nseven,", 1)).unwrap();
-    let ran = prepare(directory.path(), &[]);
-    assert_eq!(ran.code, 2);
-    assert_eq!(ran.stderr, "error: own.csv, line 9, column 1 (x): \"seven\" is not a finite number\n");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    let word = table().replacen("\r\n7,", "\r\nseven,", 1);
+    let unlabelled = table().replacen("8,red,high", "8,red,", 1);
+    let all_high = table().replace("low", "high");
+    let remedy = "correct it, or name a column of words in --categorical";
+    for (text, expected) in [
+        (word, format!("own.csv, line 9, column 1 (x): \"seven\" is not a finite number: {remedy}")),
+        (
+            table().replacen("\r\n7,", "\r\n,", 1),
+            "own.csv, line 9, column 1 (x): \"\" is not a finite number: fill it in, or say with --missing what \
+             stands for it"
+                .into(),
+        ),
+        (
+            unlabelled,
+            "own.csv, line 10, column 3 (side): \"\" is not a class: fill it in, or leave the row out".into(),
+        ),
+        (
+            table().replacen("side", "half", 1),
+            "own.csv, line 1: there is no column `side`; there are x, colour, half".into(),
+        ),
+        (all_high, "own.csv: all rows are of class \"high\": there is nothing to choose; is --label right?".into()),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("own.csv"), text).unwrap();
+        let ran = prepare(directory.path(), &[]);
+        assert_eq!((ran.code, ran.stderr), (2, format!("error: {expected}\n")));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
+
+/// Networks take what tables give: any number of classes, and features of words.
+#[test]
+fn a_table_of_ones_own_can_be_learned_by_networks() {
+    let (directory, ran) = prepared();
+    let learners = ["fn-ucb", "neural-ucb", "neural-ts", "kernel-ucb", "kernel-ts"];
+    let algorithms = learners.map(|name| format!("[[algorithm]]\nname = \"{name}\"\n")).concat();
+    let text = format!("horizon_each = 60\nagents = 2\n{}{algorithms}", environment(&ran));
+    std::fs::write(directory.path().join("x.toml"), text).unwrap();
+    let ran = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for row in ran.json()["rows"].as_array().unwrap() {
+        let (regret, reward) = (row["regret"].as_f64().unwrap(), row["reward"].as_f64().unwrap());
+        assert_eq!(regret + reward, 120.0, "{}: one arm pays 1, the others nothing", row["id"]);
+        assert_eq!(row["failed_trainings"], 0);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn small_rows(name: &str) -> Vec<serde_json::Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").join(name);
     let text = std::fs::read_to_string(path).unwrap();
     let text = with(&with(&with(&text, "horizon", 300), "agents", 20), "repetitions", 1);
+    let text = with(&text, "horizon_each", 40);
     let directory = directory_with(&text);
     // At this size the checks of the experiment need not hold.
     let ran = posse(directory.path(), &["run", "x.toml", "--json", "--quiet"]);

@@ -167,6 +167,33 @@ fn curves_end_where_the_summary_is() {
 }
 
 #[test]
+fn a_horizon_of_each_agent_is_stored_as_that_of_all_and_regret_per_agent_beside_it() {
+    let text = "repetitions = 2\nhorizon_each = 40\nagents = [1, 3]\n[curves]\ngroups = 3\n\
+                [[algorithm]]\nname = \"sync-lin-ucb\"\n[[algorithm]]\nname = \"lin-ucb\"\nagents = 2\n";
+    let directory = directory_with(text);
+    let ran = posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let summary = read(&directory.path().join("r/summary.parquet"));
+    assert_eq!(column(&summary, "agents"), ["1", "1", "3", "3", "2", "2"]);
+    assert_eq!(column(&summary, "horizon"), ["40", "40", "120", "120", "80", "80"]);
+    assert_eq!(column(&summary, "group")[4], "lin-ucb/agents=2");
+    for row in 0..6 {
+        let number = |key: &str| column(&summary, key)[row].parse::<f64>().unwrap();
+        assert_eq!(number("regret_each"), number("regret") / number("agents"));
+    }
+    // A part of the agents is divided by its own number.
+    let curves = read(&directory.path().join("r/curves.parquet"));
+    let parts = column(&curves, "agents");
+    let row = parts.iter().rposition(|part| part == "3 of 3 by activity").unwrap();
+    assert_eq!(column(&curves, "regret_each")[row], column(&curves, "regret")[row]);
+    // The experiment that is kept runs again, and finds that nothing is left to do.
+    std::fs::copy(directory.path().join("r/experiment.toml"), directory.path().join("x.toml")).unwrap();
+    let again = posse(directory.path(), &["run", "x.toml", "--out", "r"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    assert!(again.stderr.contains("6 of 6"), "{}", again.stderr);
+}
+
+#[test]
 fn python_reads_the_same_numbers() {
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     let has_pyarrow = std::process::Command::new(&python).args(["-c", "import pyarrow"]).output();

@@ -74,6 +74,50 @@ fn figures_are_written_as_svg_and_png() {
 }
 
 #[test]
+fn numbers_of_agents_are_compared_per_agent() {
+    let swept = SMALL.replace("horizon = 60", "horizon_each = 30").replace("agents = 4", "agents = [1, 4]");
+    let directory = directory_with(&swept);
+    let shown = run(directory.path());
+    let header = shown.stdout.lines().next().unwrap();
+    assert_eq!(header.split_whitespace().take(3).collect::<Vec<_>>(), ["cell", "regret", "each"]);
+    assert_eq!(posse(directory.path(), &["report", "r", "-q", "--svg", "s"]).code, 0);
+    let page = fs::read_to_string(directory.path().join("r/report.html")).unwrap();
+    assert!(page.contains("<dt>interactions</dt><dd>30 of each agent</dd>"));
+    assert!(page.contains(">regret each</button>"));
+    // Over time, and in the end by the number of agents: both begin with what can be compared.
+    for figure in ["over-time", "by-number-of-agents"] {
+        let first = page.find(&format!("data-figure=\"{figure}\"")).unwrap();
+        assert!(
+            page[first..].starts_with(&format!("data-figure=\"{figure}\" data-view=\"each\">")),
+            "{figure}"
+        );
+        assert!(directory.path().join(format!("s/{figure}-each.svg")).exists());
+    }
+    // Regret against communication joins numbers of agents, too.
+    let trade = fs::read_to_string(directory.path().join("s/trade-off-messages.svg")).unwrap();
+    assert!(trade.contains("async-lin-ucb/threshold=5") && !trade.contains("async-lin-ucb/agents=4"));
+    let picture = fs::read_to_string(directory.path().join("s/over-time-each.svg")).unwrap();
+    assert!(picture.contains("interactions of each agent"));
+    // With as many agents everywhere, sums can be compared as they are.
+    let same = directory_with(SMALL);
+    run(same.path());
+    assert_eq!(posse(same.path(), &["report", "r", "-q"]).code, 0);
+    let page = fs::read_to_string(same.path().join("r/report.html")).unwrap();
+    assert!(!page.contains("data-view=\"each\"") && !page.contains("by-number-of-agents"));
+}
+
+#[test]
+fn results_are_found_again_whatever_the_order_of_sweeps_and_however_namesakes_differ() {
+    let text = "horizon = 20\nagents = 2\n[environment]\nnoise = [0.1, 0.2]\ndimension = [3, 4]\n\
+                [[algorithm]]\nname = \"lin-ucb\"\nwidth_scale = 2\n[[algorithm]]\nname = \"lin-ucb\"\nconfidence = 0.2\n";
+    let directory = directory_with(text);
+    let shown = run(directory.path());
+    let report = posse(directory.path(), &["report", "r"]);
+    assert_eq!((report.code, report.stderr.as_str()), (0, ""));
+    assert_eq!(report.stdout, shown.stdout + "\nwrote r/report.html\n");
+}
+
+#[test]
 fn what_is_there_of_a_sweep_is_reported_and_labelled() {
     let directory = directory_with(SMALL);
     run(directory.path());

@@ -67,6 +67,7 @@ fn a_row_has_all_settings_and_results() {
         "agents",
         "horizon",
         "regret",
+        "regret_each",
         "reward",
         "random_reward",
         "normalised_reward",
@@ -88,6 +89,7 @@ fn a_row_has_all_settings_and_results() {
         "psd_repairs",
         "epsilon_spent",
         "signal_to_shift",
+        "failed_trainings",
         "seconds",
     ];
     for row in rows(&document) {
@@ -148,19 +150,21 @@ name = ["lin-ucb", "central-lin-ucb"]
 [[algorithm]]
 name = "lin-ucb"
 fixed_width = 0.3
-confidence = 0.1
+confidence = 0.2
 [[algorithm]]
 name = "lin-ucb"
 fixed_width = 0.5
-confidence = 0.1
+confidence = 0.2
+noise = 0.1
 "#;
     assert_eq!(
         ids(text),
         [
-            "lin-ucb/seed=0",
+            // Of defaults, those in which namesakes differ.
+            "lin-ucb/confidence=0.1/seed=0",
             "central-lin-ucb/seed=0",
-            "lin-ucb/fixed_width=0.3/confidence=0.1/seed=0",
-            "lin-ucb/fixed_width=0.5/confidence=0.1/seed=0",
+            "lin-ucb/fixed_width=0.3/confidence=0.2/seed=0",
+            "lin-ucb/fixed_width=0.5/confidence=0.2/seed=0",
         ]
     );
 }

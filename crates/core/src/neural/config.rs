@@ -22,7 +22,7 @@ pub struct NeuralConfig {
     /// Hidden layers, at least one. Default 1.
     pub hidden_layers: usize,
     /// η > 0: the step of gradient descent; for the tangent network the numerator of c/(mλ + mnL). Too
-    /// large a step diverges, and the network stays as it was. Default 0.01.
+    /// large a step diverges, and the network stays as it was. Default 0.03; published 0.01.
     pub learning_rate: f64,
     /// J: steps of full-batch gradient descent whenever the network is trained. Default 30.
     pub training_steps: u64,
@@ -42,7 +42,7 @@ impl Default for NeuralConfig {
             network: NetworkKind::Plain,
             hidden_width: 20,
             hidden_layers: 1,
-            learning_rate: 0.01,
+            learning_rate: 0.03,
             training_steps: 30,
             training_stop: 2000,
             regularization: 0.1,

@@ -11,9 +11,10 @@ use super::learner::{Learner, check_example};
 use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
 use super::network::{Network, Scratch};
 use super::rows::{Row, wrap};
-use super::scoring::{Scoring, widths};
+use super::scoring::Scoring;
 use super::sparse::Sparse;
 use super::statistic::Statistic;
+use super::widths::widths;
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
@@ -92,11 +93,13 @@ impl Probing {
 
 /// What a federation knows before its first round.
 pub(crate) fn nothing_known(config: &FnUcb, parameters: usize, agents: usize) -> NetworkState {
-    let none = config.neural.none(parameters);
-    let alone = vec![none.clone(); if config.less_communication { 1 } else { agents.max(1) }];
+    let mut none = config.neural.none(parameters);
+    // As it would be if it had been told.
+    none.fold();
+    let mut alone = vec![none.clone(); if config.less_communication { 1 } else { agents.max(1) }];
     NetworkState {
         count: 0,
-        widths: widths(alone.iter(), config.less_communication),
+        widths: widths(alone.iter_mut(), config.less_communication),
         statistic: none,
         weights: Vec::new(),
         alpha: config.scheduled_alpha(0),
@@ -410,7 +413,8 @@ impl Agent for FnAgent {
             return Err(invalid("more is frozen than there is"));
         }
         if let Some(probing) = &mut self.probing {
-            probing.own = probing.own.restored(state.own.unwrap_or_default())?;
+            let none = self.config.neural.none(parameters);
+            probing.own = none.restored(state.own.unwrap_or_default())?;
         }
         self.learner = learner;
         (self.network, self.shared) = (network, model.shared);

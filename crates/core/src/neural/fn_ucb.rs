@@ -33,7 +33,7 @@ pub struct FnUcb {
     /// the end of an iteration, if agents take turns. Default true; false answers at once, which suits agents
     /// that are not equally busy.
     pub lockstep: bool,
-    /// How the network is trained. Default independent, as printed.
+    /// How the network is trained. Default fedavg; independent is the algorithm as printed.
     pub training: TrainingMode,
     /// r ≥ 1: averages a round, with J/r steps between them (fedavg-rounds). Default 10.
     pub averaging_rounds: u64,
@@ -46,7 +46,7 @@ pub struct FnUcb {
     pub alpha: AlphaRule,
     /// The schedule is 0 for so many observations of an agent. Default 3.
     pub alpha_delay: u64,
-    /// Then it grows to 1 over so many. Default 700.
+    /// Then it grows to 1 over so many. Default 200; published 700.
     pub alpha_ramp: u64,
     /// Arms that uncertainties are compared on (alpha = "ratio"). Default 1000.
     pub probes: usize,
@@ -61,9 +61,9 @@ pub struct FnUcb {
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMode {
     /// Each trains its own on and on; the average only predicts. This is the algorithm as it is printed.
-    #[default]
     Independent,
     /// Each begins every round from the average.
+    #[default]
     Fedavg,
     /// The same in several short rounds each time.
     FedavgRounds,
@@ -106,13 +106,13 @@ impl Default for FnUcb {
             round_threshold: Threshold(0.0),
             rounds: RoundConfig::default(),
             lockstep: true,
-            training: TrainingMode::Independent,
+            training: TrainingMode::Fedavg,
             averaging_rounds: 10,
             averaging: true,
             features_at: FeaturePoint::Start,
             alpha: AlphaRule::Schedule,
             alpha_delay: 3,
-            alpha_ramp: 700,
+            alpha_ramp: 200,
             probes: 1000,
             less_communication: true,
             rescale: false,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_schedule_is_the_papers() {
-        let alpha = |made| FnUcb::default().scheduled_alpha(made);
+        let alpha = |made| FnUcb { alpha_ramp: 700, ..FnUcb::default() }.scheduled_alpha(made);
         assert_eq!([alpha(0), alpha(3), alpha(353), alpha(703), alpha(5000)], [0.0, 0.0, 0.5, 1.0, 1.0]);
     }
 

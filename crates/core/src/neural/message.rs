@@ -77,7 +77,7 @@ pub struct NetworkState {
     /// α: how far the network is trusted.
     pub alpha: f64,
     /// The inverses of the agents' own matrices, packed or diagonal, or their mean alone.
-    pub widths: Vec<Vec<f64>>,
+    pub widths: Vec<Arc<Vec<f64>>>,
 }
 
 impl NetworkEvidence {
@@ -162,7 +162,7 @@ impl NetworkState {
         vector: Vec<f64>,
         weights: Vec<f64>,
         alpha: f64,
-        widths: Vec<Vec<f64>>,
+        widths: Vec<Arc<Vec<f64>>>,
     ) -> Result<Self, ProtocolError> {
         let parameters = vector.len();
         let kind = match matrix.len() {
@@ -179,7 +179,7 @@ impl NetworkState {
         if !(weights.is_empty() || weights.len() == parameters) || !weights.iter().all(|v| v.is_finite()) {
             return Err(ProtocolError::Model("its parameters are not those of a network"));
         }
-        let fits = |width: &Vec<f64>| width.len() == length && width.iter().all(|v| v.is_finite());
+        let fits = |width: &Arc<Vec<f64>>| width.len() == length && width.iter().all(|v| v.is_finite());
         if !widths.iter().all(fits) {
             return Err(ProtocolError::Model("a width does not fit the matrix"));
         }
@@ -195,7 +195,7 @@ impl NetworkState {
     /// The inverse of V = λI + Σφφᵀ, packed; of a diagonal, V.
     #[must_use]
     pub fn matrix(&self) -> &[f64] {
-        &self.statistic.matrix
+        self.statistic.told()
     }
 
     /// V⁻¹Σφy; of a diagonal, Σφy.

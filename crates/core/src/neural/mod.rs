@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod counts;
 pub(crate) mod fn_agent;
 pub(crate) mod fn_ucb;
+pub(crate) mod inverse;
 pub(crate) mod learner;
 pub(crate) mod message;
 pub(crate) mod network;
@@ -19,6 +20,7 @@ pub(crate) mod scoring;
 pub(crate) mod sparse;
 pub(crate) mod statistic;
 pub(crate) mod training;
+pub(crate) mod widths;
 
 pub use config::NeuralConfig;
 pub use fn_ucb::{AlphaRule, FeaturePoint, FnUcb, TrainingMode};

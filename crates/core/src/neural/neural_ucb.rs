@@ -56,7 +56,7 @@ impl NeuralUcb {
             learner: self.neural.learner(&start),
             statistic: self.neural.none(start.layout.parameters()),
             start,
-            steps: self.neural.training_steps,
+            config: self.neural.clone(),
             variance: self.neural.regularization * self.exploration,
             draws: samples.then(|| Draws { agent: id.0, domain: seed.domain("arm-sample") }),
             made: 0,
@@ -73,7 +73,7 @@ pub(crate) struct NeuralAgent {
     start: Network,
     learner: Learner,
     statistic: Statistic,
-    steps: u64,
+    config: NeuralConfig,
     /// λν.
     variance: f64,
     draws: Option<Draws>,
@@ -132,7 +132,7 @@ impl Agent for NeuralAgent {
         self.statistic.learn(&phi, reward);
         self.made += 1;
         self.learner.observe(arm, reward, self.made);
-        self.learner.train(&self.start, self.steps, self.made);
+        self.learner.train(&self.start, self.config.training_steps, self.made);
         self.counts.set(0, None, self.made);
         Ok(None)
     }
@@ -163,7 +163,8 @@ impl Agent for NeuralAgent {
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
         let state: v1::NeuralAgentState = wire::decode(state)?;
         let learner = self.learner.restored(&state.learner.unwrap_or_default())?;
-        self.statistic = self.statistic.restored(state.statistic.unwrap_or_default())?;
+        let none = self.config.none(self.start.layout.parameters());
+        self.statistic = none.restored(state.statistic.unwrap_or_default())?;
         self.learner = learner;
         (self.made, self.choices) = (state.observations, state.choices);
         self.counts.set(0, None, self.made);

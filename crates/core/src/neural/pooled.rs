@@ -2,6 +2,7 @@
 //! there. No federation can do this; it is what federations are compared with.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prost::Message;
 
@@ -10,9 +11,10 @@ use super::fn_ucb::FnUcb;
 use super::learner::{Learner, check_example};
 use super::network::{Network, Scratch};
 use super::rows::Row;
-use super::scoring::{Scoring, widths};
+use super::scoring::Scoring;
 use super::sparse::Sparse;
 use super::statistic::Statistic;
+use super::widths::{is_worth_lowering, lowered, widths};
 use crate::agent::{Agent, AgentView, Choice};
 use crate::algorithm::Federation;
 use crate::arms::Arms;
@@ -31,7 +33,9 @@ pub(crate) struct PooledAgent {
     agents: usize,
     network: Network,
     statistic: Statistic,
-    widths: Vec<Vec<f64>>,
+    widths: Vec<Arc<Vec<f64>>>,
+    /// Whether that is the mean over exactly these users.
+    averaged: bool,
     alpha: f64,
     users: BTreeMap<UserId, Pooled>,
     /// Observations of this iteration.
@@ -59,7 +63,8 @@ impl PooledAgent {
             agents: usize::try_from(federation.agents.max(1)).unwrap_or(usize::MAX),
             network: start.clone(),
             start,
-            widths: widths([&statistic].into_iter(), true),
+            widths: widths([&mut statistic.clone()].into_iter(), true),
+            averaged: false,
             statistic,
             alpha: config.scheduled_alpha(0),
             users: BTreeMap::new(),
@@ -83,10 +88,11 @@ impl PooledAgent {
     }
 
     fn end_iteration(&mut self) {
+        let mut news = Vec::new();
         for (user, row) in std::mem::take(&mut self.rows) {
             self.statistic.learn(&row.phi, row.reward);
             if let Some(pooled) = self.users.get_mut(&user) {
-                pooled.own.learn(&row.phi, row.reward);
+                pooled.own.learn_and_tell(&row.phi, row.reward, |column| news.push(column.clone()));
             }
         }
         // One after the other on the same network, as the published program does it.
@@ -95,7 +101,14 @@ impl PooledAgent {
             pooled.learner.train(&self.start, self.config.neural.training_steps, pooled.made);
             self.network = pooled.learner.network.clone();
         }
-        self.widths = widths(self.users.values().map(|pooled| &pooled.own), self.config.less_communication);
+        let (mean, agents) = (self.config.less_communication, self.users.len());
+        self.widths = match self.widths.as_slice() {
+            [before] if self.averaged && is_worth_lowering(news.len(), agents) => {
+                vec![lowered(before, &news, agents)]
+            }
+            _ => widths(self.users.values_mut().map(|pooled| &mut pooled.own), mean),
+        };
+        self.averaged = mean;
         let alphas = self.users.values().map(|pooled| self.config.scheduled_alpha(pooled.made));
         self.alpha = alphas.fold(1.0, f64::min);
     }
@@ -117,6 +130,7 @@ impl Agent for PooledAgent {
             return Err(InputError::Overflow);
         }
         let (config, start) = (&self.config, &self.start);
+        self.averaged &= self.users.contains_key(&user);
         let pooled = self.users.entry(user).or_insert_with(|| Pooled {
             learner: config.neural.learner(start),
             own: config.neural.none(start.layout.parameters()),
@@ -157,7 +171,8 @@ impl Agent for PooledAgent {
             observations: self.made,
             weights: self.network.parameters(),
             statistic: Some(self.statistic.save()),
-            widths: self.widths.iter().map(|width| v1::Diagonal { entries: width.clone() }).collect(),
+            widths: self.widths.iter().map(|width| v1::Diagonal { entries: width.to_vec() }).collect(),
+            averaged: self.averaged,
             alpha: self.alpha,
             users: self.users.iter().map(user).collect(),
             rows: self.rows.iter().map(|(_, row)| row.save()).collect(),
@@ -173,10 +188,11 @@ impl Agent for PooledAgent {
         let (layout, parameters) = (self.start.layout, self.start.layout.parameters());
         let network =
             Network::from_parameters(layout, &state.weights).ok_or(invalid("its parameters do not fit"))?;
-        let statistic = self.statistic.restored(state.statistic.unwrap_or_default())?;
-        let widths: Vec<Vec<f64>> = state.widths.into_iter().map(|width| width.entries).collect();
-        let fits =
-            |width: &Vec<f64>| width.len() == statistic.matrix.len() && width.iter().all(|v| v.is_finite());
+        let none = self.config.neural.none(parameters);
+        let statistic = none.restored(state.statistic.unwrap_or_default())?;
+        let widths: Vec<_> = state.widths.into_iter().map(|width| Arc::new(width.entries)).collect();
+        let scalars = Statistic::scalars(statistic.kind(), parameters);
+        let fits = |width: &Arc<Vec<f64>>| width.len() == scalars && width.iter().all(|v| v.is_finite());
         if !widths.iter().all(fits) || state.rows.len() != state.row_users.len() {
             return Err(invalid("its numbers do not fit together"));
         }
@@ -184,13 +200,14 @@ impl Agent for PooledAgent {
         for user in state.users {
             let learner =
                 self.config.neural.learner(&self.start).restored(&user.learner.unwrap_or_default())?;
-            let own = statistic.restored(user.statistic.unwrap_or_default())?;
+            let own = none.restored(user.statistic.unwrap_or_default())?;
             users.insert(UserId(user.user), Pooled { learner, own, made: user.made });
         }
         let rows = state.rows.into_iter().zip(state.row_users);
         let rows = rows.map(|(row, user)| Ok((UserId(user), Row::restored(row, parameters)?)));
         self.rows = rows.collect::<Result<_, DecodeError>>()?;
         (self.network, self.statistic, self.widths, self.users) = (network, statistic, widths, users);
+        self.averaged = state.averaged;
         (self.alpha, self.made, self.choices) = (state.alpha, state.observations, state.choices);
         self.counts.set(0, None, self.made);
         Ok(())

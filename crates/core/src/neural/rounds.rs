@@ -8,11 +8,12 @@ use std::sync::Arc;
 use super::counts::counted;
 use super::fn_agent::nothing_known;
 use super::fn_ucb::FnUcb;
+use super::inverse::Column;
 use super::message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 use super::network::{Layout, Network};
 use super::rows::unwrap;
-use super::scoring::widths;
 use super::statistic::{Precondition, Statistic};
+use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
@@ -36,6 +37,8 @@ pub(crate) struct NetworkRounds {
     /// A fingerprint of what networks start from, once somebody has said it.
     start: Option<u64>,
     seats: BTreeMap<AgentId, Seat>,
+    /// Whether the shared widths are the mean over exactly these seats.
+    averaged: bool,
     round: RoundId,
     open: Option<Open>,
     now: Tick,
@@ -74,6 +77,7 @@ impl NetworkRounds {
             evidence: counted(0),
             start: None,
             seats: BTreeMap::new(),
+            averaged: false,
             round: RoundId(0),
             open: None,
             now: Tick(0),
@@ -190,15 +194,17 @@ impl NetworkRounds {
         let mut statistic = self.shared.statistic.clone();
         let before = statistic.information;
         let news = || open.parts.iter().filter(|(_, part)| part.evidence.count() > 0);
-        news().for_each(|(_, part)| add(&mut statistic, &part.evidence));
+        news().for_each(|(_, part)| add(&mut statistic, &part.evidence, |_| ()));
+        statistic.fold();
         if !statistic.is_sound() {
             // Nothing usable came out: the last state stays, and nothing is lost.
             self.open = Some(open);
             return self.abort();
         }
+        let mut subtracted = Vec::new();
         for (agent, part) in news() {
             if let Some(seat) = self.seats.get_mut(agent) {
-                add(&mut seat.own, &part.evidence);
+                add(&mut seat.own, &part.evidence, |column| subtracted.push(column.clone()));
             }
         }
         self.information += statistic.information - before;
@@ -216,11 +222,22 @@ impl NetworkRounds {
             statistic,
             weights: average,
             alpha,
-            widths: widths(self.seats.values().map(|seat| &seat.own), self.config.less_communication),
+            widths: self.renewed_widths(&subtracted),
         });
         self.evidence = counted(count);
         self.version = self.version.next();
         self.seats.keys().map(|&agent| Outgoing::to(agent, self.told(agent, false))).collect()
+    }
+
+    /// The widths after these vectors were subtracted from the seats' inverses.
+    fn renewed_widths(&mut self, subtracted: &[Column]) -> Vec<Arc<Vec<f64>>> {
+        let (mean, agents) = (self.config.less_communication, self.seats.len());
+        let lowers =
+            std::mem::replace(&mut self.averaged, mean) && is_worth_lowering(subtracted.len(), agents);
+        match self.shared.widths.as_slice() {
+            [before] if lowers => vec![lowered(before, subtracted, agents)],
+            _ => widths(self.seats.values_mut().map(|seat| &mut seat.own), mean),
+        }
     }
 
     fn told(&self, agent: AgentId, authoritative: bool) -> Downlink {
@@ -249,6 +266,7 @@ impl Coordinator for NetworkRounds {
         if !known {
             let own = self.config.neural.none(self.layout.parameters());
             self.seats.insert(agent, Seat { contained: 0, own });
+            self.averaged = false;
         }
         if entrance == Entrance::Returning {
             let takes_part = |open: &Open| open.waiting.contains(&agent) || open.parts.contains_key(&agent);
@@ -266,7 +284,7 @@ impl Coordinator for NetworkRounds {
     }
 
     fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
-        self.seats.remove(&agent);
+        self.averaged &= self.seats.remove(&agent).is_none();
         self.bereave(agent)
     }
 
@@ -328,12 +346,12 @@ impl Coordinator for NetworkRounds {
     }
 }
 
-/// Adds evidence that was checked to a statistic.
-fn add(statistic: &mut Statistic, evidence: &NetworkEvidence) {
+/// Adds evidence that was checked to a statistic, and says what is subtracted from the inverse of a whole matrix.
+fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, mut tell: impl FnMut(&Column)) {
     match evidence {
         NetworkEvidence::Full(factor) => {
             for row in unwrap(factor).expect("it was checked when it came") {
-                statistic.learn(&row.phi, row.reward);
+                statistic.learn_and_tell(&row.phi, row.reward, &mut tell);
             }
         }
         NetworkEvidence::Diagonal { squares, moment, .. } => {

@@ -1,10 +1,13 @@
 //! Which arm: a weighted sum of two upper confidence bounds, one of the linear model of gradients and one of
 //! the network.
 
+use std::sync::Arc;
+
 use super::fn_ucb::{FeaturePoint, FnUcb};
+use super::inverse::quadratic;
 use super::network::{Network, Scratch};
 use super::sparse::Sparse;
-use super::statistic::{Precondition, Statistic, quadratic, weighted_squares};
+use super::statistic::{Precondition, Statistic, weighted_squares};
 use crate::agent::Choice;
 use crate::arms::{Arms, best};
 use crate::error::InputError;
@@ -20,7 +23,7 @@ pub(crate) struct Scoring<'a> {
     pub(crate) shared: &'a Network,
     pub(crate) statistic: &'a Statistic,
     /// Inverses of the agents' own matrices, or their mean.
-    pub(crate) widths: &'a [Vec<f64>],
+    pub(crate) widths: &'a [Arc<Vec<f64>>],
     pub(crate) alpha: f64,
 }
 
@@ -72,7 +75,7 @@ impl Scoring<'_> {
     }
 
     fn mean_width(&self, phi: &Sparse) -> f64 {
-        let width = |matrix: &Vec<f64>| match self.statistic.kind() {
+        let width = |matrix: &Arc<Vec<f64>>| match self.statistic.kind() {
             Precondition::Full => quadratic(matrix, phi).sqrt(),
             Precondition::Diagonal => weighted_squares(matrix, phi).max(0.0).sqrt(),
         };
@@ -89,28 +92,10 @@ fn rescale(scores: &mut [(f64, f64)]) {
     }
 }
 
-/// The inverses of some matrices, or their mean.
-pub(crate) fn widths<'a>(
-    own: impl ExactSizeIterator<Item = &'a Statistic> + Clone,
-    mean: bool,
-) -> Vec<Vec<f64>> {
-    if !mean {
-        return own.map(Statistic::inverse).collect();
-    }
-    let share = 1.0 / own.len().max(1) as f64;
-    let mut sum: Vec<f64> = Vec::new();
-    for statistic in own {
-        if sum.is_empty() {
-            sum.resize(statistic.matrix.len(), 0.0);
-        }
-        statistic.add_inverse(share, &mut sum);
-    }
-    vec![sum]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::neural::widths::widths;
     use crate::random::Seed;
 
     /// O21: the bound from the mean of the matrices is never below the mean of the bounds.
@@ -130,7 +115,8 @@ mod tests {
                 // Some have seen much more than others.
                 own[(step % 10) % 4].learn(&phi, 1.0);
             }
-            let (all, mean) = (widths(own.iter(), false), widths(own.iter(), true));
+            let mut again = own.clone();
+            let (all, mean) = (widths(again.iter_mut(), false), widths(own.clone().iter_mut(), true));
             let scoring = |widths| Scoring {
                 config: &config,
                 start: &start,

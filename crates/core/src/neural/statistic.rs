@@ -1,9 +1,11 @@
 //! What gradients of chosen arms add up to, in the form in which it is asked for: the inverse of
 //! V = λI + Σφφᵀ and the estimate V⁻¹Σφy, of the whole matrix or of its diagonal.
 
-use pulp::{Arch, Simd, WithSimd};
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use super::inverse::{Column, Inverse};
 use super::sparse::Sparse;
 use crate::error::DecodeError;
 use crate::evidence::packed;
@@ -23,23 +25,28 @@ pub enum Precondition {
 /// V⁻¹ of some observations, with their estimate and information.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Statistic {
-    /// The inverse of V, packed, or the diagonal of V.
-    pub(crate) matrix: Vec<f64>,
+    matrix: Matrix,
     /// V⁻¹Σφy; of a diagonal, Σφy.
     pub(crate) vector: Vec<f64>,
     /// ln det(V/λ).
     pub(crate) information: f64,
-    kind: Precondition,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Matrix {
+    Full(Inverse),
+    /// The diagonal of V itself.
+    Diagonal(Vec<f64>),
 }
 
 impl Statistic {
     /// Without observations.
     pub(crate) fn new(kind: Precondition, parameters: usize, regularization: f64) -> Self {
         let matrix = match kind {
-            Precondition::Full => identity(parameters, 1.0 / regularization),
-            Precondition::Diagonal => vec![regularization; parameters],
+            Precondition::Full => Matrix::Full(Inverse::new(parameters, regularization)),
+            Precondition::Diagonal => Matrix::Diagonal(vec![regularization; parameters]),
         };
-        Self { matrix, vector: vec![0.0; parameters], information: 0.0, kind }
+        Self { matrix, vector: vec![0.0; parameters], information: 0.0 }
     }
 
     /// From its numbers, if these can be some: shapes fit, all are finite, no width is negative.
@@ -49,28 +56,68 @@ impl Statistic {
         vector: Vec<f64>,
         information: f64,
     ) -> Option<Self> {
-        let parameters = vector.len();
-        let fits = matrix.len() == Self::scalars(kind, parameters);
-        let finite = matrix.iter().chain(&vector).all(|v| v.is_finite()) && information.is_finite();
-        let diagonal = match kind {
-            Precondition::Full => fits && (0..parameters).all(|i| matrix[packed(i) + i] >= 0.0),
-            Precondition::Diagonal => fits && matrix.iter().all(|v| *v > 0.0),
+        let matrix = match kind {
+            Precondition::Full => Matrix::Full(Inverse::from_whole(Arc::new(matrix), vector.len())?),
+            Precondition::Diagonal => {
+                let fits = matrix.len() == vector.len();
+                (fits && matrix.iter().all(|v| *v > 0.0 && v.is_finite()))
+                    .then_some(Matrix::Diagonal(matrix))?
+            }
         };
-        (diagonal && finite && information >= 0.0).then_some(Self { matrix, vector, information, kind })
+        let finite = vector.iter().all(|v| v.is_finite()) && information.is_finite();
+        (finite && information >= 0.0).then_some(Self { matrix, vector, information })
     }
 
     pub(crate) fn save(&self) -> v1::StatisticState {
-        let (matrix, vector) = (self.matrix.clone(), self.vector.clone());
-        v1::StatisticState { matrix, vector, information: self.information }
+        let (matrix, columns): (&[f64], &[Column]) = match &self.matrix {
+            Matrix::Full(inverse) => inverse.parts(),
+            Matrix::Diagonal(diagonal) => (diagonal, &[]),
+        };
+        v1::StatisticState {
+            matrix: matrix.to_vec(),
+            vector: self.vector.clone(),
+            information: self.information,
+            columns: columns.iter().flat_map(|column| &column.vector).copied().collect(),
+            scales: columns.iter().map(|column| column.scale).collect(),
+        }
     }
 
-    /// The statistic that was saved, if it is of this kind and size.
+    /// The statistic that was saved, if it is of this kind and size. `self` is one without observations.
     pub(crate) fn restored(&self, state: v1::StatisticState) -> Result<Self, DecodeError> {
-        if state.vector.len() != self.vector.len() {
+        let parameters = self.vector.len();
+        if state.vector.len() != parameters {
             return Err(DecodeError::invalid("statistic", "it is of another network"));
         }
-        Self::from_parts(self.kind, state.matrix, state.vector, state.information)
-            .ok_or(DecodeError::invalid("statistic", "its numbers do not fit together"))
+        let misfit = || DecodeError::invalid("statistic", "its numbers do not fit together");
+        let columns: Vec<Column> = state
+            .columns
+            .chunks(parameters)
+            .zip(&state.scales)
+            .map(|(vector, scale)| Column { scale: *scale, vector: vector.to_vec() })
+            .collect();
+        if columns.len() != state.scales.len() || columns.len() * parameters != state.columns.len() {
+            return Err(misfit());
+        }
+        let none = match &self.matrix {
+            Matrix::Full(inverse) if state.matrix.is_empty() => Some(Matrix::Full(inverse.clone())),
+            _ => None,
+        };
+        let mut statistic = match none {
+            Some(matrix) => {
+                let finite = state.vector.iter().all(|v| v.is_finite());
+                let possible = finite && state.information.is_finite() && state.information >= 0.0;
+                let whole = Self { matrix, vector: state.vector, information: state.information };
+                possible.then_some(whole)
+            }
+            None => Self::from_parts(self.kind(), state.matrix, state.vector, state.information),
+        }
+        .ok_or_else(misfit)?;
+        if let Matrix::Full(inverse) = statistic.matrix {
+            statistic.matrix = Matrix::Full(inverse.with(columns).ok_or_else(misfit)?);
+        } else if !columns.is_empty() {
+            return Err(misfit());
+        }
+        Ok(statistic)
     }
 
     /// Numbers in the matrix.
@@ -82,22 +129,59 @@ impl Statistic {
     }
 
     pub(crate) const fn kind(&self) -> Precondition {
-        self.kind
+        match self.matrix {
+            Matrix::Full(_) => Precondition::Full,
+            Matrix::Diagonal(_) => Precondition::Diagonal,
+        }
+    }
+
+    /// Brings it to the form in which it is told: one matrix.
+    pub(crate) fn fold(&mut self) {
+        if let Matrix::Full(inverse) = &mut self.matrix {
+            inverse.fold();
+        }
+    }
+
+    /// The inverse of V, packed, or the diagonal of V, of a statistic that was folded.
+    pub(crate) fn told(&self) -> &[f64] {
+        match &self.matrix {
+            Matrix::Full(inverse) => {
+                debug_assert!(inverse.parts().1.is_empty(), "it is folded before it is told");
+                inverse.parts().0
+            }
+            Matrix::Diagonal(diagonal) => diagonal,
+        }
     }
 
     /// Adds the observation (φ, y), and returns by how much the information grew.
     pub(crate) fn learn(&mut self, phi: &Sparse, y: f64) -> f64 {
-        let gain = match self.kind {
-            Precondition::Full => self.learn_full(phi, y),
-            Precondition::Diagonal => {
-                let mut gain = 0.0;
+        self.learn_and_tell(phi, y, |_| ())
+    }
+
+    /// The same; a whole matrix says what was subtracted from its inverse.
+    pub(crate) fn learn_and_tell(&mut self, phi: &Sparse, y: f64, tell: impl FnOnce(&Column)) -> f64 {
+        let gain = match &mut self.matrix {
+            Matrix::Full(inverse) => {
+                // Sherman and Morrison: P ← P − vvᵀ/(1 + φᵀv), v = Pφ, and θ ← θ + v(y − φᵀθ)/(1 + φᵀv).
+                let vector = inverse.times(phi);
+                // Rounding may make a square of almost nothing negative.
+                let square = phi.dot(&vector).max(0.0);
+                let error = (y - phi.dot(&self.vector)) / (1.0 + square);
+                self.vector.iter_mut().zip(&vector).for_each(|(theta, v)| *theta += error * v);
+                let column = Column { scale: 1.0 / (1.0 + square), vector };
+                tell(&column);
+                inverse.subtract(column);
+                libm::log1p(square)
+            }
+            Matrix::Diagonal(diagonal) => {
+                let mut growth = Growth::default();
                 for (index, value) in phi.iter() {
-                    let entry = &mut self.matrix[index];
-                    gain += libm::log1p(value * value / *entry);
+                    let entry = &mut diagonal[index];
+                    growth.by(value * value / *entry);
                     *entry += value * value;
                     self.vector[index] += y * value;
                 }
-                gain
+                growth.logarithm()
             }
         };
         self.information += gain;
@@ -106,158 +190,101 @@ impl Statistic {
 
     /// Adds sums over observations to a diagonal.
     pub(crate) fn add_diagonal(&mut self, squares: &[f64], moment: &[f64]) {
-        debug_assert!(self.kind == Precondition::Diagonal, "whole matrices take rows");
-        for (entry, square) in self.matrix.iter_mut().zip(squares).filter(|(_, square)| **square > 0.0) {
-            self.information += libm::log1p(square / *entry);
+        let Matrix::Diagonal(diagonal) = &mut self.matrix else {
+            debug_assert!(false, "whole matrices take rows");
+            return;
+        };
+        let mut growth = Growth::default();
+        for (entry, square) in diagonal.iter_mut().zip(squares).filter(|(_, square)| **square > 0.0) {
+            growth.by(square / *entry);
             *entry += square;
         }
+        self.information += growth.logarithm();
         self.vector.iter_mut().zip(moment).for_each(|(sum, value)| *sum += value);
     }
 
-    /// Sherman and Morrison: P ← P − vvᵀ/(1 + φᵀv), v = Pφ, and θ ← θ + v(y − φᵀθ)/(1 + φᵀv).
-    fn learn_full(&mut self, phi: &Sparse, y: f64) -> f64 {
-        let mut v = Vec::new();
-        multiply(&self.matrix, phi, self.vector.len(), &mut v);
-        // Rounding may make a square of almost nothing negative.
-        let square = phi.dot(&v).max(0.0);
-        let error = (y - phi.dot(&self.vector)) / (1.0 + square);
-        for (theta, v) in self.vector.iter_mut().zip(&v) {
-            *theta += error * v;
-        }
-        Arch::new().dispatch(Downdate { matrix: &mut self.matrix, v: &v, scale: 1.0 / (1.0 + square) });
-        libm::log1p(square)
-    }
-
-    /// V⁻¹, packed or diagonal.
-    pub(crate) fn inverse(&self) -> Vec<f64> {
-        let mut inverse = vec![0.0; self.matrix.len()];
-        self.add_inverse(1.0, &mut inverse);
-        inverse
-    }
-
-    /// Adds `share`·V⁻¹.
-    pub(crate) fn add_inverse(&self, share: f64, sum: &mut [f64]) {
-        let pairs = sum.iter_mut().zip(&self.matrix);
-        match self.kind {
-            Precondition::Full => pairs.for_each(|(sum, entry)| *sum += share * entry),
-            Precondition::Diagonal => pairs.for_each(|(sum, entry)| *sum += share / entry),
+    /// The inverse of V, packed or diagonal, to be shared.
+    pub(crate) fn inverse(&mut self) -> Arc<Vec<f64>> {
+        match &mut self.matrix {
+            Matrix::Full(inverse) => inverse.fold(),
+            Matrix::Diagonal(diagonal) => Arc::new(diagonal.iter().map(|entry| 1.0 / entry).collect()),
         }
     }
 
-    /// Whether no number is lost to overflow, now or with the next observations. Of a whole matrix the diagonal
-    /// vouches for the rest: it is positive definite.
+    /// The mean of the inverses of some statistics, packed or diagonal.
+    pub(crate) fn mean_inverse<'a>(all: impl ExactSizeIterator<Item = &'a Self> + Clone) -> Vec<f64> {
+        let share = 1.0 / all.len().max(1) as f64;
+        let mut sum: Vec<f64> = Vec::new();
+        let mut inverses = Vec::new();
+        for statistic in all {
+            match &statistic.matrix {
+                Matrix::Full(inverse) => inverses.push(inverse),
+                Matrix::Diagonal(diagonal) => {
+                    sum.resize(diagonal.len(), 0.0);
+                    sum.iter_mut().zip(diagonal).for_each(|(sum, entry)| *sum += share / entry);
+                }
+            }
+        }
+        if inverses.is_empty() { sum } else { Inverse::mean(inverses.into_iter()) }
+    }
+
+    /// Whether no number is lost to overflow, now or with the next observations.
     pub(crate) fn is_sound(&self) -> bool {
         let sound = |v: &f64| v.abs() <= 1e150;
-        let matrix = match self.kind {
-            Precondition::Full => (0..self.vector.len()).all(|i| sound(&self.matrix[packed(i) + i])),
-            Precondition::Diagonal => self.matrix.iter().all(sound),
+        let matrix = match &self.matrix {
+            Matrix::Full(inverse) => inverse.is_sound(),
+            Matrix::Diagonal(diagonal) => diagonal.iter().all(sound),
         };
         matrix && self.vector.iter().all(sound)
     }
 
     /// φᵀV⁻¹Σφy.
     pub(crate) fn mean(&self, phi: &Sparse) -> f64 {
-        match self.kind {
-            Precondition::Full => phi.dot(&self.vector),
-            Precondition::Diagonal => {
-                phi.iter().map(|(index, value)| value * self.vector[index] / self.matrix[index]).sum()
+        match &self.matrix {
+            Matrix::Full(_) => phi.dot(&self.vector),
+            Matrix::Diagonal(diagonal) => {
+                phi.iter().map(|(index, value)| value * self.vector[index] / diagonal[index]).sum()
             }
         }
     }
 
     /// φᵀV⁻¹φ.
     pub(crate) fn square(&self, phi: &Sparse) -> f64 {
-        match self.kind {
-            Precondition::Full => quadratic(&self.matrix, phi),
-            Precondition::Diagonal => {
-                phi.iter().map(|(index, value)| value * value / self.matrix[index]).sum()
+        match &self.matrix {
+            Matrix::Full(inverse) => inverse.square(phi),
+            Matrix::Diagonal(diagonal) => {
+                phi.iter().map(|(index, value)| value * value / diagonal[index]).sum()
             }
         }
     }
 }
 
-/// The packed matrix `entry`·I.
-fn identity(dimension: usize, entry: f64) -> Vec<f64> {
-    let mut matrix = vec![0.0; packed(dimension)];
-    (0..dimension).for_each(|i| matrix[packed(i) + i] = entry);
-    matrix
+/// ln Π(1 + r) with one logarithm for many factors: (1 + p)(1 + r) − 1 = p + r + pr, which is as exact for small r as
+/// ln(1 + r).
+#[derive(Default)]
+struct Growth {
+    /// Π(1 + r) − 1 of factors whose logarithm is still to be taken.
+    product: f64,
+    sum: f64,
 }
 
-/// φᵀPφ of a packed matrix, or of a diagonal if there are as many numbers as entries of one. Not negative.
-pub(crate) fn quadratic(matrix: &[f64], phi: &Sparse) -> f64 {
-    let (indices, values) = (phi.indices(), phi.values());
-    let mut sum = 0.0;
-    for (place, (index, value)) in phi.iter().enumerate() {
-        let row = &matrix[packed(index)..=packed(index) + index];
-        let mut inner = 0.0;
-        for (other, weight) in indices[..place].iter().zip(&values[..place]) {
-            inner += weight * row[*other as usize];
+impl Growth {
+    fn by(&mut self, r: f64) {
+        self.product += r + self.product * r;
+        // Far from where the next factor could overflow.
+        if self.product > 1e50 {
+            self.sum += libm::log1p(std::mem::take(&mut self.product));
         }
-        sum += value * (2.0 * inner + value * row[index]);
     }
-    sum.max(0.0)
+
+    fn logarithm(self) -> f64 {
+        self.sum + libm::log1p(self.product)
+    }
 }
 
 /// Σ φᵢ²·dᵢ of a diagonal.
 pub(crate) fn weighted_squares(diagonal: &[f64], phi: &Sparse) -> f64 {
     phi.iter().map(|(index, value)| value * value * diagonal[index]).sum()
-}
-
-/// v = Pφ of a packed matrix.
-fn multiply(matrix: &[f64], phi: &Sparse, dimension: usize, v: &mut Vec<f64>) {
-    v.clear();
-    v.resize(dimension, 0.0);
-    let (indices, values) = (phi.indices(), phi.values());
-    let mut known = 0;
-    for i in 0..dimension {
-        let row = &matrix[packed(i)..=packed(i) + i];
-        // Entries left of the diagonal that φ meets.
-        let mut sum = 0.0;
-        for (other, weight) in indices[..known].iter().zip(&values[..known]) {
-            sum += weight * row[*other as usize];
-        }
-        v[i] += sum;
-        if known < indices.len() && indices[known] as usize == i {
-            let weight = values[known];
-            // The same row is a column for those before it.
-            for (entry, p) in v.iter_mut().zip(row) {
-                *entry += weight * p;
-            }
-            known += 1;
-        }
-    }
-}
-
-/// P ← P − scale·vvᵀ. Each entry is computed on its own, so that the width of vectors changes no bit.
-struct Downdate<'a> {
-    matrix: &'a mut [f64],
-    v: &'a [f64],
-    scale: f64,
-}
-
-impl WithSimd for Downdate<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Downdate { matrix, v, scale } = self;
-        let mut rest = matrix;
-        for i in 0..v.len() {
-            let (row, later) = rest.split_at_mut(i + 1);
-            rest = later;
-            let multiple = scale * v[i];
-            let splat = simd.splat_f64s(multiple);
-            let (head, tail) = S::as_mut_simd_f64s(row);
-            let (v_head, _) = S::as_simd_f64s(&v[..head.len() * S::F64_LANES]);
-            for (p, v) in head.iter_mut().zip(v_head) {
-                *p = simd.sub_f64s(*p, simd.mul_f64s(splat, *v));
-            }
-            let done = i + 1 - tail.len();
-            for (p, v) in tail.iter_mut().zip(&v[done..]) {
-                *p -= multiple * v;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -351,6 +378,21 @@ mod tests {
         assert!((statistic.mean(&phi) - mean).abs() <= 1e-12);
         let information: f64 = squares.iter().map(|v| libm::log(v / lambda)).sum();
         assert!((statistic.information - information).abs() <= 1e-10 * information);
+    }
+
+    #[test]
+    fn one_logarithm_is_as_good_as_many() {
+        for exponents in [-30..-20, -3..3, 100..200] {
+            let mut stream = Seed(5).stream("test", 0, 0);
+            let (mut growth, mut sum) = (Growth::default(), 0.0);
+            for exponent in exponents.cycle().take(500) {
+                let r = stream.uniform() * libm::exp10(f64::from(exponent));
+                growth.by(r);
+                sum += libm::log1p(r);
+            }
+            let logarithm = growth.logarithm();
+            assert!((logarithm - sum).abs() <= 1e-13 * sum, "{logarithm} and {sum}");
+        }
     }
 
     #[test]

@@ -81,12 +81,12 @@ pub(crate) fn model_to_wire(model: &NetworkModel) -> v1::NetworkModel {
         vector: shared.vector().to_vec(),
         weights: shared.weights.clone(),
         alpha: shared.alpha,
-        widths: shared.widths.iter().map(|entries| v1::Diagonal { entries: entries.clone() }).collect(),
+        widths: shared.widths.iter().map(|entries| v1::Diagonal { entries: entries.to_vec() }).collect(),
     }
 }
 
 pub(crate) fn model_from_wire(model: v1::NetworkModel) -> Result<NetworkModel, DecodeError> {
-    let widths = model.widths.into_iter().map(|width| width.entries).collect();
+    let widths = model.widths.into_iter().map(|width| std::sync::Arc::new(width.entries)).collect();
     let shared =
         NetworkState::from_parts(model.count, model.matrix, model.vector, model.weights, model.alpha, widths)
             .map_err(|_| DecodeError::invalid("network", "its numbers do not fit together"))?;

@@ -1012,12 +1012,18 @@ pub struct GradientState {
 /// The inverse of V, packed, and the estimate; of a diagonal, V and the moment.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StatisticState {
+    /// Empty while the inverse is a multiple of the identity less the vectors below.
     #[prost(double, repeated, tag = "1")]
     pub matrix: ::prost::alloc::vec::Vec<f64>,
     #[prost(double, repeated, tag = "2")]
     pub vector: ::prost::alloc::vec::Vec<f64>,
     #[prost(double, tag = "3")]
     pub information: f64,
+    /// Vectors v one after the other, and their scales s: s·vvᵀ is to be subtracted from the matrix.
+    #[prost(double, repeated, tag = "4")]
+    pub columns: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "5")]
+    pub scales: ::prost::alloc::vec::Vec<f64>,
 }
 /// A network with what it is trained on.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1074,6 +1080,9 @@ pub struct NeuralAgentState {
     pub widths: ::prost::alloc::vec::Vec<Diagonal>,
     #[prost(double, tag = "18")]
     pub alpha: f64,
+    /// Whether the widths are the mean over exactly these users.
+    #[prost(bool, tag = "19")]
+    pub averaged: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PooledUserState {
@@ -1145,4 +1154,7 @@ pub struct NetworkCoordinatorState {
     pub averages: ::prost::alloc::vec::Vec<NetworkAverageState>,
     #[prost(message, repeated, tag = "16")]
     pub widths: ::prost::alloc::vec::Vec<Diagonal>,
+    /// Whether the widths are the mean over exactly these seats.
+    #[prost(bool, tag = "17")]
+    pub averaged: bool,
 }

@@ -111,7 +111,7 @@ fn networks() -> impl Strategy<Value = Downlink> {
         |(authoritative, version, contains, count, (p, full, trained, widths, alpha))| {
             let length = if full { packed(p) } else { p };
             let weights = if trained { vec![0.25; p] } else { Vec::new() };
-            let widths = vec![vec![0.5; length]; widths];
+            let widths = (0..widths).map(|_| Arc::new(vec![0.5; length])).collect();
             let shared =
                 NetworkState::from_parts(count, vec![1.5; length], vec![-0.5; p], weights, alpha, widths);
             let shared = Arc::new(shared.expect("numbers that fit"));

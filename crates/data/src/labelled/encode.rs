@@ -53,7 +53,7 @@ impl<'f> Encoder<'f> {
                 let class = records.text(layout.label)?;
                 let class = class.trim();
                 if class.is_empty() {
-                    return Err(records.refuse(layout.label, "a class"));
+                    return Err(records.refuse(layout.label, NO_CLASS));
                 }
                 match labels.get_mut(class) {
                     Some(rows) => *rows += 1,
@@ -149,11 +149,18 @@ impl<'f> Encoder<'f> {
     }
 }
 
+const MISSING: &str = "a finite number: fill it in, or say with --missing what stands for it";
+const WORD: &str = "a finite number: correct it, or name a column of words in --categorical";
+const NO_CLASS: &str = "a class: fill it in, or leave the row out";
+
 /// A number, or what stands for a missing one.
 fn number(files: &LabelledFiles, records: &Records, field: usize) -> Result<f64, DataError> {
+    let missing = is_missing(&records.text(field)?);
     match (records.number(field), files.missing) {
-        (Err(_), Some(value)) if is_missing(&records.text(field)?) => Ok(value),
-        (result, _) => result,
+        (Ok(number), _) => Ok(number),
+        (Err(_), Some(value)) if missing => Ok(value),
+        (Err(_), _) if missing => Err(records.refuse(field, MISSING)),
+        (Err(_), _) => Err(records.refuse(field, WORD)),
     }
 }
 

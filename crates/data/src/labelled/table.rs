@@ -7,7 +7,7 @@ use posse_core::Seed;
 use super::LabelledFiles;
 use super::encode::Encoder;
 use super::scale::{Moments, Scale, Standardiser, to_unit_length};
-use crate::error::DataError;
+use crate::error::{DataError, Problem};
 use crate::kmeans;
 use crate::records::Watch;
 use crate::store::{ColumnKind, Draft, Manifest, TableWriter};
@@ -44,6 +44,11 @@ pub fn prepare_table(
 ) -> Result<Manifest, DataError> {
     let mut draft = Draft::begin(target, force)?;
     let encoder = Encoder::learn(files, watch)?;
+    if let [class] = encoder.classes.as_slice() {
+        let problem =
+            format!("all rows are of class {class:?}: there is nothing to choose; is --label right?");
+        return Err(Problem::Setting(problem).of(&files.files[0]));
+    }
     let scaler = Scaler::learn(&encoder, settings.scale, watch)?;
     let columns = encoder.features.iter().map(|name| (name.clone(), ColumnKind::Number));
     let grouped = settings.groups > 0;

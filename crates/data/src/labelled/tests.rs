@@ -167,7 +167,9 @@ fn clusters_are_arms_that_pay_as_their_members_do() {
 fn missing_numbers_are_errors_unless_something_stands_for_them() {
     for missing in ["", "?", "NA", "NaN"] {
         let mut raw = Raw::new(&[&format!("1,2,a\n3,{missing},b\n")], Format::plain(","), Label::Last);
-        assert_eq!(raw.refusal(), format!("part0.txt, line 2, column 2: {missing:?} is not a finite number"));
+        let remedy = "fill it in, or say with --missing what stands for it";
+        let expected = format!("part0.txt, line 2, column 2: {missing:?} is not a finite number: {remedy}");
+        assert_eq!(raw.refusal(), expected);
         raw.files.missing = Some(-1.0);
         let manifest = raw.table(&UNSCALED).unwrap();
         assert_eq!(load_table(&raw.out(), &manifest).row(1), [3.0, -1.0]);
@@ -188,13 +190,15 @@ fn bad_tables_say_where_and_leave_nothing() {
             vec!["1,2,a\n1,x,b\n"],
             plain(),
             Label::Last,
-            "part0.txt, line 2, column 2: \"x\" is not a finite number",
+            "part0.txt, line 2, column 2: \"x\" is not a finite number: \
+             correct it, or name a column of words in --categorical",
         ),
         (
             vec!["1,inf,a\n"],
             plain(),
             Label::Last,
-            "part0.txt, line 1, column 2: \"inf\" is not a finite number",
+            "part0.txt, line 1, column 2: \"inf\" is not a finite number: \
+             correct it, or name a column of words in --categorical",
         ),
         (
             vec!["1,2,a\n1,2\n"],
@@ -208,7 +212,24 @@ fn bad_tables_say_where_and_leave_nothing() {
             Label::Last,
             "part1.txt: expected 3 fields, got 2: is the separator right?",
         ),
-        (vec!["1,2,\n"], plain(), Label::Last, "part0.txt, line 1, column 3: \"\" is not a class"),
+        (
+            vec!["1,2,a\n1,2, \n"],
+            plain(),
+            Label::Last,
+            "part0.txt, line 2, column 3: \" \" is not a class: fill it in, or leave the row out",
+        ),
+        (
+            vec!["1,2,a\n", "3,4,a\n"],
+            plain(),
+            Label::Last,
+            "part0.txt: all rows are of class \"a\": there is nothing to choose; is --label right?",
+        ),
+        (
+            vec!["1,a\n2,b\n"],
+            plain(),
+            Label::Named("3".into()),
+            "part0.txt, line 1: there is no column `3`; there are 1 to 2",
+        ),
         (vec![""], plain(), Label::Last, "part0.txt: there is no row in it"),
         (
             vec!["x,y\n1,a\n"],

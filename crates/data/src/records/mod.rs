@@ -140,7 +140,11 @@ impl Records {
     /// The position of a column.
     pub fn column(&self, name: &str) -> Result<usize, DataError> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
-            let known = self.columns.join(", ");
+            let known = if self.columns.is_empty() {
+                format!("1 to {}", self.len())
+            } else {
+                self.columns.join(", ")
+            };
             Problem::NoColumn { name: name.into(), known }.at(&self.path, 1)
         })
     }

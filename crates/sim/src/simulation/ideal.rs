@@ -44,7 +44,7 @@ pub(super) fn run(
         agents: std::iter::repeat_with(|| None).take(count).collect(),
         joined: vec![false; count],
         letters: VecDeque::new(),
-        tally: Tally::default(),
+        tally: Tally { agents: config.agents, ..Tally::default() },
     };
     let communicates = config.algorithm.placement() == Placement::PerAgent;
     if config.joins_at_start() {

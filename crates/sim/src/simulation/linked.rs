@@ -88,7 +88,7 @@ pub(super) fn run(
         up: Links::new(link.clone(), config.seed, "link-up"),
         down: Links::new(link, config.seed, "link-down"),
         faults: config.faults.clone(),
-        tally: Tally::default(),
+        tally: Tally { agents: config.agents, ..Tally::default() },
         sent: Vec::new(),
     };
     if planted_bug {

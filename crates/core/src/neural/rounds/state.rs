@@ -27,6 +27,7 @@ impl NetworkRounds {
             weights: self.shared.weights.clone(),
             alpha: self.shared.alpha,
             widths: widths_to_wire(&self.shared),
+            averaged: self.averaged,
             start: self.start,
             seats: self.seats.iter().map(seat).collect(),
             round: self.round.0,
@@ -57,10 +58,11 @@ impl NetworkRounds {
         let none = self.config.neural.none(self.layout.parameters());
         let mut statistic = none.restored(state.shared.unwrap_or_default())?;
         let information = std::mem::replace(&mut statistic.information, 0.0);
-        let widths = state.widths.into_iter().map(|width| width.entries).collect();
+        let widths = state.widths.into_iter().map(|width| Arc::new(width.entries)).collect();
+        statistic.fold();
         let shared = NetworkState::from_parts(
             state.count,
-            statistic.matrix,
+            statistic.told().to_vec(),
             statistic.vector,
             state.weights,
             state.alpha,
@@ -94,6 +96,7 @@ impl NetworkRounds {
         self.evidence = counted(shared.count);
         self.shared = Arc::new(shared);
         self.information = information;
+        self.averaged = state.averaged;
         (self.start, self.seats, self.open) = (state.start, seats, open);
         (self.round, self.now) = (RoundId(state.round), Tick(state.now));
         Ok(())
@@ -101,5 +104,5 @@ impl NetworkRounds {
 }
 
 fn widths_to_wire(shared: &NetworkState) -> Vec<v1::Diagonal> {
-    shared.widths.iter().map(|entries| v1::Diagonal { entries: entries.clone() }).collect()
+    shared.widths.iter().map(|entries| v1::Diagonal { entries: entries.to_vec() }).collect()
 }
