@@ -9,7 +9,7 @@ const AGENTS: u64 = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn matrices_of_many_megabytes_travel_with_the_default_limits() {
-    // 451 parameters: 0.8 MB a matrix, and one of each agent beside that of all in what everybody is sent.
+    // What everybody is sent holds a matrix of each agent beside that of all, and an upload one.
     let neural = NeuralConfig { hidden_width: 75, training_steps: 2, ..NeuralConfig::default() };
     let networks = FnUcb { neural, less_communication: false, ..FnUcb::default() };
     let federation = FederationConfig {
