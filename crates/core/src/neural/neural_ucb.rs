@@ -10,12 +10,13 @@ use super::network::{Network, Scratch};
 use super::sparse::Sparse;
 use super::statistic::Statistic;
 use crate::agent::{Agent, AgentView, Choice};
+use crate::arm_draws::ArmDraws;
 use crate::arms::{Arms, best};
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::ids::{AgentId, UserId};
 use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
-use crate::random::{Domain, Seed};
+use crate::random::Seed;
 use crate::wire::{self, v1};
 
 /// Settings of `neural-ucb` and `neural-ts`.
@@ -58,7 +59,7 @@ impl NeuralUcb {
             start,
             config: self.neural.clone(),
             variance: self.neural.regularization * self.exploration,
-            draws: samples.then(|| Draws { agent: id.0, domain: seed.domain("arm-sample") }),
+            draws: samples.then(|| ArmDraws::new(id, seed)),
             made: 0,
             choices: 0,
             counts: Counts::default(),
@@ -76,31 +77,11 @@ pub(crate) struct NeuralAgent {
     config: NeuralConfig,
     /// λν.
     variance: f64,
-    draws: Option<Draws>,
+    /// Of a sampler.
+    draws: Option<ArmDraws>,
     made: u64,
     choices: u64,
     counts: Counts,
-}
-
-/// A normal for each arm.
-#[derive(Clone, Debug)]
-struct Draws {
-    agent: u64,
-    domain: Domain,
-}
-
-impl Draws {
-    /// Drawn for the features and not for the place, so that the order of arms changes nothing and an arm
-    /// that is offered twice is the same arm.
-    fn normal(&self, features: &[f64], step: u64) -> f64 {
-        let hash = features.iter().fold(self.agent.wrapping_add(1), |hash, x| {
-            // 0.0 and −0.0 are the same feature.
-            let bits = if *x == 0.0 { 0 } else { x.to_bits() };
-            let mixed = (hash ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            mixed ^ (mixed >> 29)
-        });
-        self.domain.stream(hash, step).normal()
-    }
 }
 
 impl Agent for NeuralAgent {
@@ -113,7 +94,7 @@ impl Agent for NeuralAgent {
             let width = (self.variance * self.statistic.square(&phi)).sqrt();
             match &self.draws {
                 None => value + width,
-                Some(draws) => value + width * draws.normal(features, self.choices),
+                Some(draws) => value + width * draws.normal(self.choices, features),
             }
         };
         let arm = best((0..arms.len()).map(&mut score))?;
