@@ -174,26 +174,10 @@ fn step<S: Simd>(
         errors[place] = (scale * (network.output_bias + sum) - rewards[place]) * scale;
     }
     gradients.output_bias += (errors[0] + errors[1]) + (errors[2] + errors[3]);
-    for chunk in 0..chunks {
-        let (output, sum) = (network.output[chunk], &mut gradients.output[chunk]);
-        for place in 0..BLOCK {
-            let active = &last[place * chunks + chunk];
-            let slopes = &mut pass.slopes[place * chunks + chunk];
-            for lane in 0..LANES {
-                sum[lane] += errors[place] * active[lane];
-                let slope = errors[place] * output[lane];
-                slopes[lane] = if active[lane] > 0.0 { slope } else { 0.0 };
-            }
-        }
-    }
+    descend(simd, &errors, &network.output, last, &mut pass.slopes, &mut gradients.output);
     for index in (0..layers).rev() {
         let gradient = &mut gradients.hidden[index];
-        for chunk in 0..chunks {
-            for lane in 0..LANES {
-                let slope = |place: usize| pass.slopes[place * chunks + chunk][lane];
-                gradient.bias[chunk][lane] += (slope(0) + slope(1)) + (slope(2) + slope(3));
-            }
-        }
+        add_blocks(simd, &pass.slopes, &mut gradient.bias);
         if index == 0 {
             outer(simd, &pass.inputs[..places.len()], |j| places[j] as usize, &pass.slopes, chunks, gradient);
         } else {
@@ -213,6 +197,63 @@ fn step<S: Simd>(
     }
 }
 
+/// For each observation of a block and each unit of the last hidden layer, the slope of its loss: error times weight,
+/// where the unit is active. The slope of the output's weights is added to `sums`.
+#[inline(always)]
+fn descend<S: Simd>(
+    simd: S,
+    errors: &[f32; BLOCK],
+    output: &[Lane],
+    active: &[Lane],
+    slopes: &mut [Lane],
+    sums: &mut [Lane],
+) {
+    let (output, active) = (output.as_flattened(), active.as_flattened());
+    let (slopes, sums) = (slopes.as_flattened_mut(), sums.as_flattened_mut());
+    let width = output.len();
+    let vectors = width / S::F32_LANES;
+    let zero = simd.splat_f32s(0.0);
+    for vector in 0..vectors {
+        let weights = S::as_simd_f32s(output).0[vector];
+        let mut sum = S::as_simd_f32s(sums).0[vector];
+        for place in 0..BLOCK {
+            let error = simd.splat_f32s(errors[place]);
+            let units = S::as_simd_f32s(&active[place * width..][..width]).0[vector];
+            sum = simd.add_f32s(sum, simd.mul_f32s(error, units));
+            let alive = simd.greater_than_f32s(units, zero);
+            let slope = simd.select_f32s(alive, simd.mul_f32s(error, weights), zero);
+            S::as_mut_simd_f32s(&mut slopes[place * width..][..width]).0[vector] = slope;
+        }
+        S::as_mut_simd_f32s(sums).0[vector] = sum;
+    }
+    // Where vectors are so wide that they do not fill the lanes.
+    for unit in vectors * S::F32_LANES..width {
+        for place in 0..BLOCK {
+            let active = active[place * width + unit];
+            sums[unit] += errors[place] * active;
+            slopes[place * width + unit] = if active > 0.0 { errors[place] * output[unit] } else { 0.0 };
+        }
+    }
+}
+
+/// Adds the slopes of a block of observations.
+#[inline(always)]
+fn add_blocks<S: Simd>(simd: S, slopes: &[Lane], sums: &mut [Lane]) {
+    let (slopes, sums) = (slopes.as_flattened(), sums.as_flattened_mut());
+    let width = sums.len();
+    let vectors = width / S::F32_LANES;
+    for vector in 0..vectors {
+        let [a, b, c, d]: [S::f32s; BLOCK] =
+            std::array::from_fn(|place| S::as_simd_f32s(&slopes[place * width..][..width]).0[vector]);
+        let sum = &mut S::as_mut_simd_f32s(sums).0[vector];
+        *sum = simd.add_f32s(*sum, simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+    }
+    for unit in vectors * S::F32_LANES..width {
+        let slope = |place: usize| slopes[place * width + unit];
+        sums[unit] += (slope(0) + slope(1)) + (slope(2) + slope(3));
+    }
+}
+
 /// max(Wx + b, 0) for a block of observations.
 #[inline(always)]
 fn affine<S: Simd>(
@@ -227,21 +268,14 @@ fn affine<S: Simd>(
     let (weights, bias) = (layer.weights.as_flattened(), layer.bias.as_flattened());
     let active = active.as_flattened_mut();
     let vectors = width / S::F32_LANES;
-    let zero = simd.splat_f32s(0.0);
-    for vector in 0..vectors {
-        let mut sums = [S::as_simd_f32s(bias).0[vector]; BLOCK];
-        for (j, input) in inputs.iter().enumerate() {
-            let weights = S::as_simd_f32s(&weights[row(j) * width..][..width]).0[vector];
-            for place in 0..BLOCK {
-                let product = simd.mul_f32s(simd.splat_f32s(input[place]), weights);
-                sums[place] = simd.add_f32s(sums[place], product);
-            }
-        }
-        for place in 0..BLOCK {
-            let units = S::as_mut_simd_f32s(&mut active[place * width..][..width]).0;
-            let positive = simd.greater_than_f32s(sums[place], zero);
-            units[vector] = simd.select_f32s(positive, sums[place], zero);
-        }
+    let mut vector = 0;
+    // Two at a time, because each addition waits for the one before.
+    while vector + 1 < vectors {
+        affine_vectors::<S, 2>(simd, inputs, &row, layer, width, vector, active);
+        vector += 2;
+    }
+    if vector < vectors {
+        affine_vectors::<S, 1>(simd, inputs, &row, layer, width, vector, active);
     }
     // Where vectors are so wide that they do not fill the lanes.
     for unit in vectors * S::F32_LANES..width {
@@ -249,6 +283,38 @@ fn affine<S: Simd>(
             let add =
                 |sum: f32, (j, input): (usize, &Block)| sum + input[place] * weights[row(j) * width + unit];
             active[place * width + unit] = rectify(inputs.iter().enumerate().fold(bias[unit], add));
+        }
+    }
+}
+
+/// The same for `V` vectors of units, from the `first` on.
+#[inline(always)]
+fn affine_vectors<S: Simd, const V: usize>(
+    simd: S,
+    inputs: &[Block],
+    row: &impl Fn(usize) -> usize,
+    layer: &Layer,
+    width: usize,
+    first: usize,
+    active: &mut [f32],
+) {
+    let (weights, bias) = (layer.weights.as_flattened(), S::as_simd_f32s(layer.bias.as_flattened()).0);
+    let mut sums: [[S::f32s; BLOCK]; V] = std::array::from_fn(|v| [bias[first + v]; BLOCK]);
+    for (j, input) in inputs.iter().enumerate() {
+        let weights = &S::as_simd_f32s(&weights[row(j) * width..][..width]).0[first..][..V];
+        for place in 0..BLOCK {
+            let x = simd.splat_f32s(input[place]);
+            for v in 0..V {
+                sums[v][place] = simd.add_f32s(sums[v][place], simd.mul_f32s(x, weights[v]));
+            }
+        }
+    }
+    let zero = simd.splat_f32s(0.0);
+    for place in 0..BLOCK {
+        let units = &mut S::as_mut_simd_f32s(&mut active[place * width..][..width]).0[first..][..V];
+        for v in 0..V {
+            let positive = simd.greater_than_f32s(sums[v][place], zero);
+            units[v] = simd.select_f32s(positive, sums[v][place], zero);
         }
     }
 }
