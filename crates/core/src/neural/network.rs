@@ -259,9 +259,14 @@ impl Network {
         let mut offset = 0;
         for index in 0..layers {
             let slopes = &scratch.slopes[index * chunks..][..chunks].as_flattened()[..width];
+            // Which units are dead is the same for all inputs, and nothing that a processor could guess.
+            scratch.live.clear();
+            let live = slopes.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
+            scratch.live.extend(live.map(|(unit, slope)| (unit as u32, *slope)));
             let mut row = |input: usize, value: f32| {
-                for (unit, slope) in slopes.iter().enumerate() {
-                    gradient.push_nonzero(offset + input * width + unit, f64::from(value * slope));
+                let offset = offset + input * width;
+                for (unit, slope) in &scratch.live {
+                    gradient.push_nonzero(offset + *unit as usize, f64::from(value * slope));
                 }
             };
             if index == 0 {
@@ -307,6 +312,8 @@ pub(crate) struct Scratch {
     active: Vec<Lane>,
     /// How the output depends on the sum that enters each unit.
     slopes: Vec<Lane>,
+    /// Those of a layer that are not zero, with their unit.
+    live: Vec<(u32, f32)>,
 }
 
 impl Scratch {
