@@ -39,6 +39,14 @@ enum Matrix {
     Diagonal(Vec<f64>),
 }
 
+impl Matrix {
+    /// A diagonal, if this can be one.
+    fn diagonal(entries: Vec<f64>, parameters: usize) -> Option<Self> {
+        let possible = entries.len() == parameters && entries.iter().all(|v| *v > 0.0 && v.is_finite());
+        possible.then_some(Self::Diagonal(entries))
+    }
+}
+
 impl Statistic {
     /// Without observations.
     pub(crate) fn new(kind: Precondition, parameters: usize, regularization: f64) -> Self {
@@ -58,12 +66,12 @@ impl Statistic {
     ) -> Option<Self> {
         let matrix = match kind {
             Precondition::Full => Matrix::Full(Inverse::from_whole(Arc::new(matrix), vector.len())?),
-            Precondition::Diagonal => {
-                let fits = matrix.len() == vector.len();
-                (fits && matrix.iter().all(|v| *v > 0.0 && v.is_finite()))
-                    .then_some(Matrix::Diagonal(matrix))?
-            }
+            Precondition::Diagonal => Matrix::diagonal(matrix, vector.len())?,
         };
+        Self::assembled(matrix, vector, information)
+    }
+
+    fn assembled(matrix: Matrix, vector: Vec<f64>, information: f64) -> Option<Self> {
         let finite = vector.iter().all(|v| v.is_finite()) && information.is_finite();
         (finite && information >= 0.0).then_some(Self { matrix, vector, information })
     }
@@ -98,26 +106,19 @@ impl Statistic {
         if columns.len() != state.scales.len() || columns.len() * parameters != state.columns.len() {
             return Err(misfit());
         }
-        let none = match &self.matrix {
-            Matrix::Full(inverse) if state.matrix.is_empty() => Some(Matrix::Full(inverse.clone())),
-            _ => None,
-        };
-        let mut statistic = match none {
-            Some(matrix) => {
-                let finite = state.vector.iter().all(|v| v.is_finite());
-                let possible = finite && state.information.is_finite() && state.information >= 0.0;
-                let whole = Self { matrix, vector: state.vector, information: state.information };
-                possible.then_some(whole)
+        let matrix = match &self.matrix {
+            Matrix::Full(none) => {
+                let base = match state.matrix.is_empty() {
+                    true => Some(none.clone()),
+                    false => Inverse::from_whole(Arc::new(state.matrix), parameters),
+                };
+                base.and_then(|base| base.with(columns)).map(Matrix::Full)
             }
-            None => Self::from_parts(self.kind(), state.matrix, state.vector, state.information),
-        }
-        .ok_or_else(misfit)?;
-        if let Matrix::Full(inverse) = statistic.matrix {
-            statistic.matrix = Matrix::Full(inverse.with(columns).ok_or_else(misfit)?);
-        } else if !columns.is_empty() {
-            return Err(misfit());
-        }
-        Ok(statistic)
+            Matrix::Diagonal(_) if columns.is_empty() => Matrix::diagonal(state.matrix, parameters),
+            Matrix::Diagonal(_) => None,
+        };
+        let whole = matrix.and_then(|matrix| Self::assembled(matrix, state.vector, state.information));
+        whole.ok_or_else(misfit)
     }
 
     /// Numbers in the matrix.
@@ -212,7 +213,7 @@ impl Statistic {
     }
 
     /// The mean of the inverses of some statistics, packed or diagonal.
-    pub(crate) fn mean_inverse<'a>(all: impl ExactSizeIterator<Item = &'a Self> + Clone) -> Vec<f64> {
+    pub(crate) fn mean_inverse<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Vec<f64> {
         let share = 1.0 / all.len().max(1) as f64;
         let mut sum: Vec<f64> = Vec::new();
         let mut inverses = Vec::new();
@@ -416,6 +417,24 @@ mod tests {
             let square = statistic.square(&Sparse::from_dense(&unit));
             ridge.solve(&mut unit);
             assert!((square - unit[i]).abs() <= 1e-7 * unit[i], "{i}: {square} and {}", unit[i]);
+        }
+    }
+
+    #[test]
+    fn what_was_saved_goes_on_the_same_in_every_form() {
+        for kind in [Precondition::Full, Precondition::Diagonal] {
+            let mut stream = Seed(6).stream("test", 0, 0);
+            let none = Statistic::new(kind, 40, 0.5);
+            let mut statistic = none.clone();
+            for step in 0..60 {
+                let restored = none.restored(statistic.save()).unwrap();
+                assert!(restored == statistic, "{kind:?} after {step}");
+                statistic.learn(&Sparse::from_dense(&gradient(&mut stream, 40)), 1.0);
+            }
+            let (mut long, mut uneven) = (statistic.save(), statistic.save());
+            long.scales.push(1.0);
+            uneven.columns.push(1.0);
+            assert!(none.restored(long).is_err() && none.restored(uneven).is_err());
         }
     }
 
