@@ -271,9 +271,9 @@ impl Algorithm {
             Self::FedLinUcb(config) => Box::new(config.agent(dimension, federation)),
             Self::AsyncLinUcbAm(config) => Box::new(config.agent(id, shape)),
             Self::FedGlbUcb(config) => Box::new(config.agent(dimension, federation)),
-            Self::FedGlbUcb1(config) => Box::new(config.agent(self.name(), false, id, dimension, federation)),
-            Self::FedGlbUcb2(config) => Box::new(config.agent(self.name(), true, id, dimension, federation)),
-            Self::FedGlbUcb3(config) => Box::new(config.agent(id, dimension, federation)),
+            Self::FedGlbUcb1(config) => Box::new(config.agent(self.name(), false, dimension, federation)),
+            Self::FedGlbUcb2(config) => Box::new(config.agent(self.name(), true, dimension, federation)),
+            Self::FedGlbUcb3(config) => Box::new(config.agent(dimension, federation)),
             Self::OneUcbGlm(config) => Box::new(config.agent(self.name(), dimension, federation.horizon)),
             Self::NUcbGlm(config) => {
                 let horizon = federation.horizon / federation.agents.max(1);

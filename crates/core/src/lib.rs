@@ -116,8 +116,8 @@ pub use cost::Cost;
 pub use error::*;
 pub use evidence::{Evidence, packed};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundConfig, ScheduledGlbUcb, Solver,
-    SolverConfig, UcbGlm,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundClock, RoundConfig, ScheduledGlbUcb,
+    Solver, SolverConfig, UcbGlm,
 };
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
@@ -127,7 +127,8 @@ pub use linear::{
 };
 pub use message::*;
 pub use neural::{
-    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingMode,
+    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingData,
+    TrainingMode, Trigger,
 };
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};

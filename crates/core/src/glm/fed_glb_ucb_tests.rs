@@ -5,6 +5,7 @@ use crate::coordinator::{Coordinator, Entrance};
 use crate::evidence::multiply;
 use crate::glm::link::Link;
 use crate::glm::projection::dot;
+use crate::ids::AgentId;
 use crate::message::{Outgoing, Recipient};
 use crate::random::Seed;
 

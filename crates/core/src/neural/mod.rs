@@ -3,6 +3,7 @@
 
 pub(crate) mod config;
 pub(crate) mod counts;
+pub(crate) mod diagonal;
 pub(crate) mod fn_agent;
 pub(crate) mod fn_ucb;
 pub(crate) mod inverse;
@@ -23,7 +24,7 @@ pub(crate) mod training;
 pub(crate) mod widths;
 
 pub use config::NeuralConfig;
-pub use fn_ucb::{AlphaRule, FeaturePoint, FnUcb, TrainingMode};
+pub use fn_ucb::{AlphaRule, FeaturePoint, FnUcb, TrainingData, TrainingMode, Trigger};
 pub use message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 pub use network::NetworkKind;
 pub use neural_ucb::NeuralUcb;
