@@ -8,21 +8,22 @@ use crate::message::{Outgoing, Uplink};
 /// The place where agents' evidence comes together.
 ///
 /// # How to drive it
-/// Tell it who [joins](Self::join) and [leaves](Self::leave), bring it every [`Uplink`] once and in order
+/// Every method that may depend on time takes it as its first argument; a coordinator keeps no clock. Times
+/// never go back. Tell it who [joins](Self::join) and [leaves](Self::leave), bring it every [`Uplink`] once and in order
 /// per agent, and call [`tick`](Self::tick) as time passes if rounds have deadlines. Deliver what the
 /// methods return, in order. An `Err` means that nothing has changed. The same calls in the same order
 /// give the same answers and the same bits, so a log of accepted calls is a backup.
 pub trait Coordinator: Send {
-    /// An agent is there.
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing>;
+    /// An agent joins at time `now`.
+    fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing>;
 
-    /// An agent is gone for good.
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing>;
+    /// An agent leaves for good.
+    fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing>;
 
-    /// Takes in a message from an agent.
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError>;
+    /// Takes in a message from an agent. A round that it opens has its whole deadline from `now`.
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError>;
 
-    /// Time has passed: a deadline may have.
+    /// Does what is due at `now`, for example closes a round whose deadline has passed.
     fn tick(&mut self, now: Tick) -> Vec<Outgoing>;
 
     /// When [`tick`](Self::tick) has something to do next, if ever.

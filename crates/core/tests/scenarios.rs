@@ -329,10 +329,10 @@ fn a_frame_out_of_order_or_of_an_unknown_epoch_is_refused_unchanged() {
     let (from, frame) = link.up.pop().unwrap();
     let before = link.hub.save();
     let gap = UpFrame { sequence: 7, ..frame.clone() };
-    let refused = link.hub.receive(from, gap, link.now);
+    let refused = link.hub.receive(link.now, from, gap);
     assert_eq!(refused, Err(ProtocolError::FrameGap { expected: 1, got: 7 }));
     let ahead = UpFrame { epoch: Epoch(4), ..frame.clone() };
-    let refused = link.hub.receive(from, ahead, link.now);
+    let refused = link.hub.receive(link.now, from, ahead);
     assert_eq!(refused, Err(ProtocolError::Epoch { expected: 0, got: 4 }));
     assert_eq!(link.hub.save(), before);
 
@@ -346,7 +346,7 @@ fn a_frame_out_of_order_or_of_an_unknown_epoch_is_refused_unchanged() {
         message: None,
         greeting: 0,
     };
-    endpoint.receive(impossible, link.now).unwrap_err();
+    endpoint.receive(link.now, impossible).unwrap_err();
     assert_eq!(endpoint.save(), before);
 }
 
@@ -356,10 +356,10 @@ fn a_life_that_begins_with_a_bad_message_is_logged() {
     link.learn(0);
     let (_, frame) = link.up.pop().unwrap();
     let bad = UpFrame { sequence: 5, incarnation: Incarnation(9), ..frame };
-    let step = link.hub.receive(AgentId(0), bad.clone(), link.now).unwrap();
+    let step = link.hub.receive(link.now, AgentId(0), bad.clone()).unwrap();
     assert_eq!(step.log[0].event, LogEvent::Joined(AgentId(0), Incarnation(9)));
     link.take(step);
-    link.hub.receive(AgentId(0), bad, link.now).unwrap_err();
+    link.hub.receive(link.now, AgentId(0), bad).unwrap_err();
     link.replay(0);
     assert_eq!(link.hub.incarnation(AgentId(0)), Some(Incarnation(9)));
 }

@@ -75,7 +75,7 @@ fn o1_an_observation_without_features_is_not_worth_a_message() {
         .collect();
     let mut coordinator = algorithm.coordinator(Shape::shared(d)).unwrap();
     for agent in 0..agents {
-        coordinator.join(AgentId(agent), posse_core::Entrance::NewLife);
+        coordinator.join(NOW, AgentId(agent), posse_core::Entrance::NewLife);
     }
     let mut reference = central().agent(AgentId(0), Shape::shared(d), &federation).unwrap();
     let (mut messages, mut with_features) = (0, 0);
@@ -110,7 +110,7 @@ fn deliver(
     upload: posse_core::Uplink,
 ) -> u64 {
     let mut messages = 0;
-    for outgoing in coordinator.receive(from, upload).unwrap() {
+    for outgoing in coordinator.receive(NOW, from, upload).unwrap() {
         let Recipient::Agent(to) = outgoing.to else { panic!("nothing is broadcast here") };
         messages += outgoing.message.cost().messages;
         assert_eq!(agents[to.0 as usize].receive(outgoing.message).unwrap(), None);

@@ -98,6 +98,7 @@ impl Groups {
     /// All clusters of an agent, in place of those it had.
     pub(super) fn receive_list(
         &mut self,
+        now: Tick,
         from: AgentId,
         life: u64,
         list: ClusterList,
@@ -162,7 +163,7 @@ impl Groups {
         {
             open.waiting.remove(&from);
         }
-        outgoing.extend(self.finish_if_complete());
+        outgoing.extend(self.finish_if_complete(now));
         Ok(outgoing)
     }
 }

@@ -20,15 +20,15 @@ impl Silent {
 }
 
 impl Coordinator for Silent {
-    fn join(&mut self, _agent: AgentId, _entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, _now: Tick, _agent: AgentId, _entrance: Entrance) -> Vec<Outgoing> {
         Vec::new()
     }
 
-    fn leave(&mut self, _agent: AgentId) -> Vec<Outgoing> {
+    fn leave(&mut self, _now: Tick, _agent: AgentId) -> Vec<Outgoing> {
         Vec::new()
     }
 
-    fn receive(&mut self, _from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(&mut self, _now: Tick, _from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
     }
 

@@ -53,7 +53,7 @@ impl Cooperation {
         };
         if !central {
             for id in ids() {
-                let said = cooperation.coordinator.join(id, Entrance::NewLife);
+                let said = cooperation.coordinator.join(NOW, id, Entrance::NewLife);
                 cooperation.deliver(post(said, cooperation.agents.len()))?;
             }
         }
@@ -86,7 +86,7 @@ impl Cooperation {
             match letter {
                 Letter::Up(agent, message) => {
                     self.cost.add(message.cost());
-                    let said = self.coordinator.receive(agent, message)?;
+                    let said = self.coordinator.receive(NOW, agent, message)?;
                     letters.extend(post(said, self.agents.len()));
                 }
                 Letter::Down(agent, message) => {

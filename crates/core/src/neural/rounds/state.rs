@@ -31,7 +31,6 @@ impl NetworkRounds {
             start: self.start,
             seats: self.seats.iter().map(seat).collect(),
             round: self.round.0,
-            now: self.now.0,
             ..Default::default()
         };
         if let Some(open) = &self.open {
