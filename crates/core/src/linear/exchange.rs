@@ -122,7 +122,12 @@ impl Coordinator for Exchange {
         Vec::new()
     }
 
-    fn receive(&mut self, _now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(
+        &mut self,
+        _now: Tick,
+        from: AgentId,
+        message: Uplink,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let Uplink::Evidence(upload) = message else {
             return Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() });
         };
@@ -165,12 +170,7 @@ impl Coordinator for Exchange {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.roster.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.roster.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
