@@ -54,11 +54,11 @@ impl Observer for AtTheEnd {
     }
 }
 
-fn run(algorithm: Algorithm) -> (Tally, u64) {
+fn run(algorithm: &Algorithm) -> (Tally, u64) {
     let mut end = AtTheEnd::default();
     let config = over_links(algorithm.clone());
     let tally = config.run(&mut end).unwrap();
-    let mut invariants = Invariants::of(&algorithm);
+    let mut invariants = Invariants::of(algorithm);
     config.run(&mut invariants).unwrap();
     assert_eq!(invariants.violation(), None, "{}", algorithm.name());
     (tally, end.0)
@@ -68,9 +68,9 @@ fn run(algorithm: Algorithm) -> (Tally, u64) {
 fn a_deadline_that_everybody_keeps_changes_nothing() {
     for (patient, without) in families(Some(1_000_000)).into_iter().zip(families(None)) {
         let name = patient.name();
-        let (with, shared) = run(patient);
+        let (with, shared) = run(&patient);
         assert!(with.rounds > 5, "{name} had {} rounds", with.rounds);
-        assert_eq!((with, shared), run(without), "{name}");
+        assert_eq!((with, shared), run(&without), "{name}");
     }
 }
 
@@ -79,7 +79,7 @@ fn rounds_that_nobody_can_keep_up_with_end_and_lose_nothing() {
     // A way there and back takes 10 ms.
     for hurried in families(Some(8_000)) {
         let name = hurried.name();
-        let (tally, shared) = run(hurried);
+        let (tally, shared) = run(&hurried);
         assert!(tally.rounds > 5, "{name} had {} rounds", tally.rounds);
         assert!(shared < 600, "{name}: {shared} observations arrived in time");
     }
