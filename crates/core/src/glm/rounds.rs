@@ -43,7 +43,6 @@ pub(crate) struct Rounds {
     reported: BTreeMap<AgentId, u64>,
     round: RoundId,
     open: Option<Open>,
-    now: Tick,
 }
 
 /// What a round does with what it collected.
@@ -120,7 +119,6 @@ impl Rounds {
             reported: BTreeMap::new(),
             round: RoundId(0),
             open: None,
-            now: Tick(0),
         }
     }
 
@@ -130,7 +128,7 @@ impl Rounds {
     }
 
     /// An agent asks for a round, or tells of observations that count towards the next one.
-    fn ask_for_round(&mut self, from: AgentId, observations: u64) -> Vec<Outgoing> {
+    fn ask_for_round(&mut self, now: Tick, from: AgentId, observations: u64) -> Vec<Outgoing> {
         if observations > 0 {
             self.reported.insert(from, observations);
         }
@@ -139,15 +137,16 @@ impl Rounds {
         if self.open.is_some() || !due {
             return Vec::new();
         }
-        self.start(self.agents.keys().copied().collect(), self.orphaned)
+        self.start(now, self.agents.keys().copied().collect(), self.orphaned)
     }
 
     /// Begins a round among `participants`; whatever was under way is void.
-    fn start(&mut self, participants: BTreeSet<AgentId>, whole: bool) -> Vec<Outgoing> {
-        self.open = None;
+    fn start(&mut self, now: Tick, participants: BTreeSet<AgentId>, whole: bool) -> Vec<Outgoing> {
         if participants.is_empty() {
-            return Vec::new();
+            // Agents that missed the deadline of the round under way wait to hear how it ended.
+            return self.abort();
         }
+        self.open = None;
         self.round = RoundId(self.round.0 + 1);
         let nothing = Evidence::none(self.model.dimension());
         let mut sum = if whole { nothing.clone() } else { (*self.evidence).clone() };
@@ -156,7 +155,7 @@ impl Rounds {
         let collect = Downlink::Collect { round: self.round, whole };
         let outgoing = self.to_each(&participants, &collect);
         self.open = Some(Open {
-            opened: self.now,
+            opened: now,
             whole,
             waiting: participants,
             parts: BTreeMap::new(),
@@ -180,7 +179,13 @@ impl Rounds {
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
-    fn add(&mut self, from: AgentId, round: RoundId, part: &Parcel) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        round: RoundId,
+        part: &Parcel,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let (expected, got) = (self.model.dimension(), part.dimension());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
@@ -198,7 +203,7 @@ impl Rounds {
         }
         open.waiting.remove(&from);
         open.parts.insert(from, part.count());
-        Ok(self.go_on())
+        Ok(self.go_on(now))
     }
 
     /// What comes too late for its round counts for nothing: its agent hears in the model that it did not.
@@ -207,7 +212,12 @@ impl Rounds {
     }
 
     /// Adds an agent's gradient to the open round, or refuses it unchanged.
-    fn add_gradient(&mut self, from: AgentId, part: &Gradient) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add_gradient(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        part: &Gradient,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let (expected, got) = (self.model.dimension(), part.gradient.len());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
@@ -223,14 +233,14 @@ impl Rounds {
             add_assign(sum, matrix);
         }
         open.waiting.remove(&from);
-        Ok(self.go_on())
+        Ok(self.go_on(now))
     }
 
     /// Goes on with the open round if nobody is waited for.
-    fn go_on(&mut self) -> Vec<Outgoing> {
+    fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
         if open.solving.is_some() {
-            return self.solve(open);
+            return self.solve(now, open);
         }
         if let Update::Online(online) = &self.update {
             let (mut online, mut collected) = (online.clone(), open.sum.clone());
@@ -245,7 +255,7 @@ impl Rounds {
         let missing =
             |(agent, contained): (&AgentId, &u64)| *contained > 0 && !open.parts.contains_key(agent);
         if !open.whole && self.agents.iter().any(missing) {
-            return self.start(open.parts.keys().copied().collect(), true);
+            return self.start(now, open.parts.keys().copied().collect(), true);
         }
         if open.sum.is_empty() {
             self.open = Some(open);
@@ -256,11 +266,11 @@ impl Rounds {
         let Update::Minimise { solver, measured, .. } = &self.update else { unreachable!("handled above") };
         let minimiser = Minimiser::new(solver.solver, measured, &self.estimate);
         let solving = Solving { minimiser, model, gradient: Vec::new(), curvature: None };
-        self.ask(Open { solving: Some(solving), ..open })
+        self.ask(now, Open { solving: Some(solving), ..open })
     }
 
     /// Asks everybody with data for the gradient at the next point.
-    fn ask(&mut self, mut open: Open) -> Vec<Outgoing> {
+    fn ask(&mut self, now: Tick, mut open: Open) -> Vec<Outgoing> {
         let Some(solving) = &mut open.solving else { unreachable!("only asked while solving") };
         let d = self.model.dimension();
         let curvature = solving.minimiser.needs_curvature();
@@ -276,13 +286,13 @@ impl Rounds {
             |agent: &AgentId| if open.whole { 0 } else { self.agents.get(agent).copied().unwrap_or(0) };
         let has_data = |(agent, count): &(&AgentId, &u64)| **count + contained(agent) > 0;
         open.waiting = open.parts.iter().filter(has_data).map(|(agent, _)| *agent).collect();
-        open.opened = self.now;
+        open.opened = now;
         let outgoing = self.to_each(&open.waiting, &request);
         self.open = Some(open);
         outgoing
     }
 
-    fn solve(&mut self, mut open: Open) -> Vec<Outgoing> {
+    fn solve(&mut self, now: Tick, mut open: Open) -> Vec<Outgoing> {
         let Update::Minimise { solver, .. } = &self.update else { unreachable!("only minimisers solve") };
         let Some(solving) = &mut open.solving else { unreachable!("only called while solving") };
         let gap = solver.gap(open.sum.count());
@@ -290,7 +300,7 @@ impl Rounds {
         let most = solver.most_evaluations;
         let (gradient, curvature) = (&solving.gradient, solving.curvature.as_deref());
         let Some(found) = solving.minimiser.advance(&problem, gradient, curvature, most) else {
-            return self.ask(open);
+            return self.ask(now, open);
         };
         let Solution { estimate, gap, .. } = found;
         let used = solving.minimiser.clone();
@@ -348,7 +358,7 @@ impl Rounds {
     }
 
     /// An agent's life is over: what it had is gone, and what it was asked will not be answered.
-    fn bereave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn bereave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         let contained = self.agents.remove(&agent).unwrap_or(0);
         self.reported.remove(&agent);
         let minimises = matches!(self.update, Update::Minimise { .. });
@@ -361,11 +371,11 @@ impl Rounds {
         {
             let mut left: BTreeSet<AgentId> = open.parts.keys().chain(&open.waiting).copied().collect();
             left.remove(&agent);
-            return self.start(left, self.orphaned);
+            return self.start(now, left, self.orphaned);
         }
         open.waiting.remove(&agent);
         open.parts.remove(&agent);
-        self.go_on()
+        self.go_on(now)
     }
 
     fn enough(&self, answered: usize) -> bool {
@@ -374,7 +384,7 @@ impl Rounds {
 }
 
 impl Coordinator for Rounds {
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         let known = self.agents.contains_key(&agent);
         if entrance == Entrance::Returning {
             self.agents.entry(agent).or_insert(0);
@@ -383,25 +393,25 @@ impl Coordinator for Rounds {
             let aborted = if self.open.as_ref().is_some_and(takes_part) { self.abort() } else { Vec::new() };
             return [Outgoing::to(agent, self.told(agent, true))].into_iter().chain(aborted).collect();
         }
-        let changed = if known { self.bereave(agent) } else { Vec::new() };
+        let changed = if known { self.bereave(now, agent) } else { Vec::new() };
         self.agents.insert(agent, 0);
         let told = self.version > Version(0) && (known || self.config.join == JoinPolicy::PullOnJoin);
         let model = told.then(|| Outgoing::to(agent, self.told(agent, false)));
         model.into_iter().chain(changed).collect()
     }
 
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
-        self.bereave(agent)
+    fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
+        self.bereave(now, agent)
     }
 
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         if !self.agents.contains_key(&from) {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::RoundRequest { observations } => Ok(self.ask_for_round(from, observations)),
-            Uplink::RoundEvidence { round, evidence } => self.add(from, round, &evidence),
-            Uplink::Gradient(gradient) => self.add_gradient(from, &gradient),
+            Uplink::RoundRequest { observations } => Ok(self.ask_for_round(now, from, observations)),
+            Uplink::RoundEvidence { round, evidence } => self.add(now, from, round, &evidence),
+            Uplink::Gradient(gradient) => self.add_gradient(now, from, &gradient),
             Uplink::Evidence(_)
             | Uplink::Cluster(_)
             | Uplink::Clusters(_)
@@ -414,7 +424,6 @@ impl Coordinator for Rounds {
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
-        self.now = self.now.max(now);
         let due = self.deadline().is_some_and(|deadline| deadline <= now);
         let Some(open) = self.open.as_mut().filter(|_| due) else { return Vec::new() };
         let missing = std::mem::take(&mut open.waiting);
@@ -426,9 +435,9 @@ impl Coordinator for Rounds {
         }
         if solving {
             // Somebody's gradients are missing, so its observations must be too.
-            return self.start(answered, true);
+            return self.start(now, answered, true);
         }
-        self.go_on()
+        self.go_on(now)
     }
 
     fn deadline(&self) -> Option<Tick> {
@@ -436,12 +445,7 @@ impl Coordinator for Rounds {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.agents.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.agents.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

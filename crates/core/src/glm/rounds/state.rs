@@ -22,7 +22,6 @@ impl Rounds {
             orphaned: self.orphaned,
             estimate: self.estimate.to_vec(),
             round: self.round.0,
-            now: self.now.0,
             reported: self.reported.iter().map(part).collect(),
             ..Default::default()
         };
@@ -87,7 +86,6 @@ impl Rounds {
         self.estimate = Arc::new(state.estimate);
         self.round = RoundId(state.round);
         self.open = open;
-        self.now = Tick(state.now);
         Ok(())
     }
 
