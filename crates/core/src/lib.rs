@@ -124,8 +124,8 @@ pub use evidence::{Evidence, packed};
 pub use exchange::{JoinPolicy, RoundConfig};
 pub use federation::{Federation, Placement};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundClock, ScheduledGlbUcb,
-    Solver, SolverConfig, UcbGlm,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundClock, ScheduledGlbUcb, Solver,
+    SolverConfig, UcbGlm,
 };
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
