@@ -52,7 +52,7 @@ impl Symbols {
         let (c, k) = match config.link {
             Link::Logistic => (logistic(reach) * (1.0 - logistic(reach)), 0.25),
             Link::Poisson => (libm::exp(-reach), libm::exp(reach)),
-            Link::Identity | Link::Probit => unimplemented!("not followed here"),
+            Link::Identity | Link::Probit => panic!("this link is not followed here"),
         };
         Self {
             link: config.link,
@@ -77,7 +77,8 @@ impl Symbols {
     /// 1 + 4B/c + (8R²/c²)·ln((1/δ)√(4 + 8B/c + 16R⁴/(c⁴δ²))).
     fn online(&self, b: f64, delta: f64) -> f64 {
         let (c, r) = (self.c, self.r);
-        let root = (4.0 + 8.0 * b / c + 16.0 * r.powi(4) / (c.powi(4) * delta * delta)).sqrt();
+        let ratio = r * r / (c * c * delta);
+        let root = (4.0 + 8.0 * b / c + 16.0 * ratio * ratio).sqrt();
         1.0 + 4.0 * b / c + 8.0 * r * r / (c * c) * libm::log(root / delta)
     }
 
