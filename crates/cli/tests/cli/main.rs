@@ -9,7 +9,6 @@ mod errors;
 mod experiments;
 mod fetch;
 mod frames;
-mod gallery;
 mod golden;
 mod listing;
 mod privacy;
