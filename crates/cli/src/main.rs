@@ -33,8 +33,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate, load,
-    log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    Ending, agent, agents, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate,
+    load, log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 
@@ -73,6 +73,7 @@ enum Command {
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
+    Agents(agents::Args),
     Log(log::Args),
     Load(load::Args),
 }
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),
+        Command::Agents(args) => agents::run(args),
         Command::Log(args) => log::run(args),
         Command::Load(args) => load::run(args),
     };

@@ -7,8 +7,15 @@ pub struct JoinRequest {
     /// The agent has kept its state and goes on with its life; no number is given out.
     #[prost(bool, tag = "2")]
     pub resumes: bool,
+    /// A random number that the agent's process drew when it started; 0 from agents that do not draw one.
+    /// Two processes with the same identity are told apart by it.
+    #[prost(uint64, tag = "3")]
+    pub instance: u64,
+    /// The instance that the agent's saved state names: that of the process before this one. 0 without a state.
+    #[prost(uint64, tag = "4")]
+    pub previous: u64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JoinReply {
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
@@ -37,6 +44,12 @@ pub struct JoinReply {
     /// Frames with more bytes are refused.
     #[prost(uint64, tag = "10")]
     pub max_frame_bytes: u64,
+    /// Largest norm of an arm's shared features; uploads that need larger ones are refused. Absent: not checked.
+    #[prost(double, optional, tag = "11")]
+    pub feature_bound: ::core::option::Option<f64>,
+    /// Largest absolute reward; uploads that need larger ones are refused. Absent: not checked.
+    #[prost(double, optional, tag = "12")]
+    pub reward_bound: ::core::option::Option<f64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExchangeReply {
@@ -48,6 +61,7 @@ pub struct LeaveRequest {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaveReply {}
 /// Generated client implementations.
+#[cfg(feature = "agent")]
 pub mod coordinator_client {
     #![allow(
         unused_variables,
@@ -221,6 +235,7 @@ pub mod coordinator_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "coordinator")]
 pub mod coordinator_server {
     #![allow(
         unused_variables,
@@ -560,7 +575,7 @@ pub mod coordinator_server {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JournalEntry {
-    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub event: ::core::option::Option<journal_entry::Event>,
 }
 /// Nested message and enum types in `JournalEntry`.
@@ -582,6 +597,9 @@ pub mod journal_entry {
         /// Privacy noise follows from this secret from here on.
         #[prost(bytes, tag = "6")]
         Secret(::prost::alloc::vec::Vec<u8>),
+        /// A process started with this state and drew this number (JoinRequest.instance).
+        #[prost(uint64, tag = "7")]
+        Started(u64),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -632,4 +650,25 @@ pub struct RuntimeState {
     /// What privacy noise follows from; empty where there is none.
     #[prost(bytes = "vec", tag = "5")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
+    /// The newest process that used this state (JoinRequest.instance).
+    #[prost(uint64, tag = "6")]
+    pub instance: u64,
+}
+/// A life that ended because the coordinator refused one of its messages for good. Kept for a person to look at.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetAside {
+    /// The refusal: its reason in one word (`posse-reason`), and the coordinator's sentence.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    /// When, in microseconds since 1970.
+    #[prost(uint64, tag = "3")]
+    pub time: u64,
+    /// posse.v1.EndpointState: the refused message is the first in its queue.
+    #[prost(bytes = "vec", tag = "4")]
+    pub endpoint: ::prost::alloc::vec::Vec<u8>,
+    /// The rules of the federation, as JSON.
+    #[prost(bytes = "vec", tag = "5")]
+    pub rules: ::prost::alloc::vec::Vec<u8>,
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod agent;
+pub(crate) mod agents;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod compare;

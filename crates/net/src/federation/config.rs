@@ -3,16 +3,15 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, FnUcb, Placement, Precondition, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, Placement, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
-use super::FederationError;
+use super::{FederationError, deadline};
+use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
 
 /// Bytes of a message that nobody should be sent: whoever reads one holds all of it.
 const LARGEST: u64 = 1 << 30;
-/// Clusters of users that one agent may speak of at once, unless the settings say how long a frame may be.
-const CLUSTERS: u64 = 256;
 const YEAR: u64 = 31_536_000;
 
 /// What is agreed on in a federation. Agents learn it when they join.
@@ -56,6 +55,13 @@ pub struct FederationConfig {
     /// Seconds an agent stays in quarantine. Default 600.
     #[serde(default = "default_quarantine")]
     pub quarantine: u64,
+    /// Observations a second that an agent may make on average. Uploads that claim more are refused. Default 10 000.
+    #[serde(default = "default_observations")]
+    pub observations_per_second: u64,
+    /// Seconds that a round or a phase waits for agents that do not answer, unless the algorithm's own
+    /// `round_deadline` or `phase_deadline` says how long. Default 30.
+    #[serde(default = "default_deadline")]
+    pub deadline: u64,
 }
 
 const fn default_agents() -> u64 {
@@ -76,6 +82,12 @@ const fn default_quarantine_after() -> u64 {
 const fn default_quarantine() -> u64 {
     600
 }
+const fn default_observations() -> u64 {
+    10_000
+}
+const fn default_deadline() -> u64 {
+    30
+}
 
 impl FederationConfig {
     /// A federation with every other setting at its default.
@@ -95,6 +107,8 @@ impl FederationConfig {
             snapshot_every: default_snapshot(),
             quarantine_after: default_quarantine_after(),
             quarantine: default_quarantine(),
+            observations_per_second: default_observations(),
+            deadline: default_deadline(),
         }
     }
 
@@ -126,6 +140,13 @@ impl FederationConfig {
             let allowed = "its one learner would need everybody's raw data: it is for experiments";
             return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
         }
+        if self.deadline > YEAR {
+            return Err(ConfigError::new("deadline", self.deadline, "it must be at most 31536000, a year"));
+        }
+        if self.observations_per_second > 100_000_000 {
+            let allowed = "it must be at most 100000000";
+            return Err(ConfigError::new("observations_per_second", self.observations_per_second, allowed));
+        }
         if self.quarantine > YEAR {
             let allowed = "it must be at most 31536000, a year: revoke the token of whoever should stay away";
             return Err(ConfigError::new("quarantine", self.quarantine, allowed));
@@ -136,6 +157,8 @@ impl FederationConfig {
             ("resend_after", self.resend_after),
             ("snapshot_every", self.snapshot_every),
             ("quarantine_after", self.quarantine_after),
+            ("observations_per_second", self.observations_per_second),
+            ("deadline", self.deadline),
         ];
         for (name, value) in at_least_one {
             if value == 0 {
@@ -148,16 +171,16 @@ impl FederationConfig {
 
     /// `Ok` if the algorithm's messages fit into frames: it should not be found out by the first agent.
     fn check_lengths(&self) -> Result<(), ConfigError> {
-        let (_, vector, matrix) = self.parts();
+        let lengths = self.lengths();
         if let Some(kilobytes) = self.frame_kilobytes
-            && kilobytes * 1000 < bytes(1, vector, matrix)
+            && kilobytes * 1000 < lengths.least()
         {
             let allowed =
                 "the longest message of this algorithm and dimension is longer: raise it, or leave it out";
             return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
         }
         if let Algorithm::FnUcb(config) = &self.algorithm
-            && self.longest_network_model(config) > LARGEST
+            && lengths.network() > LARGEST
         {
             let (name, value, allowed) = if config.less_communication {
                 let allowed = "its matrices make messages of more than 1 GB: use a diagonal";
@@ -184,56 +207,26 @@ impl FederationConfig {
         Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }
     }
 
-    /// Bytes of the longest frame that is taken: where the settings do not say, a whole matrix, a few
-    /// vectors and what is around them, as often as one message may hold them.
+    /// Bytes of the longest frame that is taken: as the settings say, or what the algorithm's messages need.
     #[must_use]
     pub fn longest_frame(&self) -> u64 {
-        if let Some(kilobytes) = self.frame_kilobytes {
-            return kilobytes * 1000;
-        }
-        let (parts, vector, matrix) = self.parts();
-        bytes(parts, vector, matrix)
+        self.frame_kilobytes.map_or_else(|| self.lengths().frame(), |kilobytes| kilobytes * 1000)
     }
 
     /// Bytes of the longest frame that an agent may be sent.
     #[must_use]
     pub fn longest_answer(&self) -> u64 {
-        let (_, vector, matrix) = self.parts();
-        // Models hold up to twice what an upload does, and a few vectors.
-        let model = self.longest_frame().max(bytes(1, vector, matrix)).saturating_mul(4);
-        match &self.algorithm {
-            Algorithm::FnUcb(config) => model.max(self.longest_network_model(config)),
-            _ => model,
-        }
+        self.lengths().answer(self.longest_frame())
     }
 
-    /// The same for networks: the matrix of all and the agents' own ones, or their mean.
-    fn longest_network_model(&self, config: &FnUcb) -> u64 {
-        let (_, vector, matrix) = self.parts();
-        let widths = if config.less_communication { 1 } else { self.agents };
-        bytes(1, vector, matrix.saturating_mul(widths.saturating_add(1)))
-    }
-
-    /// How often a message may hold vectors and a matrix, and how many numbers those have.
-    fn parts(&self) -> (u64, u64, u64) {
-        let packed = |d: u64| d * (d + 1) / 2;
-        let d = self.dimension;
-        match &self.algorithm {
-            Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_) => {
-                (CLUSTERS, d, packed(d))
-            }
-            Algorithm::FnUcb(config) => {
-                let p = config.neural.parameters(d as usize) as u64;
-                let is_full = config.neural.statistic == Precondition::Full;
-                (1, p, if is_full { packed(p) } else { p })
-            }
-            _ => (1, d, packed(d)),
-        }
+    fn lengths(&self) -> Lengths {
+        Lengths::new(&self.algorithm, self.dimension, self.agents)
     }
 
     /// A hub at the beginning of its history.
     pub fn hub(&self) -> Result<Hub, ConfigError> {
-        Ok(Hub::new(self.algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
+        let algorithm = deadline::with_default(&self.algorithm, self.deadline.saturating_mul(1_000_000));
+        Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
     }
 
     /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.
@@ -251,16 +244,10 @@ impl FederationConfig {
     }
 }
 
-/// Bytes of a message with so many parts, each with a few vectors and a matrix, and what is around them.
-const fn bytes(parts: u64, vector: u64, matrix: u64) -> u64 {
-    let numbers = matrix.saturating_add(4 * vector);
-    parts.saturating_mul(numbers.saturating_mul(8).saturating_add(64)).saturating_add(4096)
-}
-
 /// Settings that decide what the bytes of a log mean are kept beside it and may not change.
 pub(super) fn check_unchanged(config: &FederationConfig, directory: &Path) -> Result<(), FederationError> {
     let path = directory.join("federation.json");
-    std::fs::create_dir_all(directory).map_err(LogError::io(directory))?;
+    crate::log::private_directory(directory)?;
     let text = serde_json::to_string_pretty(config).expect("settings have string keys");
     let written = match std::fs::read_to_string(&path) {
         Ok(written) => written,
@@ -292,10 +279,11 @@ mod tests {
     use posse_core::session::UpFrame;
     use posse_core::{
         AsyncLinUcb, ClusterId, ClusterList, ClusterUpload, Epoch, Evidence, EvidenceUpload, FclubDc,
-        FedGlbUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
+        FedGlbUcb, FnUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
     };
 
     use super::*;
+    use crate::lengths::CLUSTERS;
 
     const DIMENSION: usize = 30;
 

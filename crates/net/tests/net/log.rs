@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use posse_core::Seed;
-use posse_net::log::{FileLog, Log, LogError, read};
+use posse_net::log::{FileLog, Log, LogError, read, verify};
 
 fn entries(from: u64, to: u64) -> Vec<Vec<u8>> {
     (from..to)
@@ -168,4 +168,40 @@ fn written_again(directory: &Path) {
         fs::remove_file(file.unwrap().path()).unwrap();
     }
     written(directory);
+}
+
+#[test]
+fn verifying_finds_damage_also_where_a_restart_would_not_look() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let mut log = FileLog::with_segments_of(here, 500).unwrap();
+    for batch in 0..20 {
+        log.append(&entries(5 * batch, 5 * batch + 5)).unwrap();
+        log.sync(3).unwrap();
+        if batch == 9 || batch == 14 {
+            log.snapshot(b"a state").unwrap();
+        }
+    }
+    drop(log);
+    let sound = || verify::<LogError>(here, |_, _| Ok(()));
+    let seen = sound().unwrap();
+    assert_eq!((seen.snapshots, seen.entries), (2, 100));
+    assert!(seen.segments > 2, "{seen:?}");
+    let files = fs::read_dir(here).unwrap().map(|entry| entry.unwrap().path());
+    let kept = |path: &PathBuf| path.extension().is_some_and(|own| own == "snap" || own == "log");
+    let mut files: Vec<PathBuf> = files.filter(kept).collect();
+    files.sort();
+    // The end of the last file may be a write that was cut short.
+    files.pop();
+    for path in files {
+        let whole = fs::read(&path).unwrap();
+        for at in [0, 9, 20, whole.len() / 2, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 4;
+            fs::write(&path, &damaged).unwrap();
+            assert!(sound().is_err(), "byte {at} of {} was not looked at", path.display());
+        }
+        fs::write(&path, &whole).unwrap();
+    }
+    assert!(sound().is_ok());
 }

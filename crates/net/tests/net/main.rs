@@ -9,5 +9,6 @@ mod privacy;
 mod proxy;
 mod security;
 mod sidecar;
+mod silence;
 mod support;
 mod tls;
