@@ -26,7 +26,7 @@
 //!
 //! ```
 //! use posse_core::{
-//!     AgentId, Algorithm, Arms, AsyncLinUcb, Entrance, Federation, Outgoing, Seed, Shape, UserId,
+//!     AgentId, Algorithm, Arms, AsyncLinUcb, Entrance, Federation, Outgoing, Seed, Shape, Tick, UserId,
 //! };
 //!
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
@@ -34,9 +34,10 @@
 //! let shape = Shape::shared(2); // two features, the same for everybody
 //! let mut coordinator = algorithm.coordinator(shape)?;
 //! let mut agents = Vec::new();
+//! let now = Tick(1_700_000_000_000_000); // microseconds of any clock that does not jump
 //! for id in [AgentId(0), AgentId(1)] {
 //!     agents.push(algorithm.agent(id, shape, &federation)?);
-//!     coordinator.join(id, Entrance::NewLife);
+//!     coordinator.join(now, id, Entrance::NewLife);
 //! }
 //!
 //! let arms = Arms::from_rows(2, &[[1.0, 0.0], [0.6, 0.8]])?;
@@ -51,7 +52,7 @@
 //!     let mut said = Vec::from_iter(agent.learn(UserId(0), arms.row(arm), reward)?.map(|up| (id, up)));
 //!     while let Some((from, uplink)) = said.pop() {
 //!         uploads += 1;
-//!         for Outgoing { to, message } in coordinator.receive(from, uplink)? {
+//!         for Outgoing { to, message } in coordinator.receive(now, from, uplink)? {
 //!             for id in [AgentId(0), AgentId(1)].into_iter().filter(|id| to.includes(*id)) {
 //!                 let answer = agents[id.0 as usize].receive(message.clone())?;
 //!                 said.extend(answer.map(|up| (id, up)));

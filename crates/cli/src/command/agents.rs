@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         Action::List => print(&table(&serde_json::from_value::<Vec<AgentInfo>>(document)?))?,
         Action::Show { .. } => print(&details(&serde_json::from_value(document)?))?,
         Action::Evict { agent } => {
-            print(&format!("agent {agent} is evicted; revoke its token to keep it out\n"))?
+            print(&format!("agent {agent} is evicted; revoke its token to keep it out\n"))?;
         }
         Action::Pardon { agent } => print(&format!("agent {agent} is heard again\n"))?,
     }

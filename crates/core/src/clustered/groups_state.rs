@@ -43,7 +43,6 @@ impl Groups {
             seats: self.seats.iter().map(seat).collect(),
             clusters: clusters.collect(),
             groups: self.groups.iter().map(group).collect(),
-            now: self.now.0,
             repairs: self.repairs,
             dimension: self.dimension() as u64,
             away: self.away.iter().map(|agent| agent.0).collect(),
@@ -116,7 +115,6 @@ impl Groups {
         (self.groups, self.clusters) = (groups, clusters);
         self.version = Version(state.version);
         (self.lives, self.next_group, self.repairs) = (state.lives, state.next_group, state.repairs);
-        self.now = Tick(state.now);
         self.all = OnceCell::new();
         Ok(())
     }

@@ -16,6 +16,9 @@ use posse_core::{
 use proptest::option;
 use proptest::prelude::*;
 
+/// When tests begin: far from zero, as every real clock is. At zero, a time that was never set would look right.
+pub(crate) const NOW: Tick = Tick(1_700_000_000_000_000);
+
 /// The evidence of `n` observations with normal features and rewards.
 pub(crate) fn random_evidence(d: usize, n: u64, seed: u64) -> Evidence {
     let mut stream = Seed(seed).stream("evidence", 0, 0);

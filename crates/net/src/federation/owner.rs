@@ -25,7 +25,7 @@ use super::{
     AgentInfo, Answer, Attached, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal,
     Reply, Standing, View, validate,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, RunningTime};
 use crate::log::{Log, LogError};
 use crate::metrics::Metrics;
 
@@ -37,7 +37,6 @@ const MAILBOX: usize = 8;
 struct Owner {
     config: Arc<FederationConfig>,
     open: OpenLog,
-    clock: Clock,
     metrics: Metrics,
     standing: Arc<Mutex<Standing>>,
     /// `None` while the log cannot be used.
@@ -54,7 +53,7 @@ struct Owner {
     /// The log failed: bytes of the batch that it could not keep, and when it is opened again.
     failed: Option<(u64, Instant)>,
     retry: Duration,
-    last_tick: Tick,
+    time: RunningTime,
     up: Cost,
     down: Cost,
     downloads: u64,
@@ -94,7 +93,7 @@ pub(super) fn spawn(
     let mut owner = Owner {
         config,
         open,
-        clock,
+        time: RunningTime::new(clock),
         metrics,
         standing,
         state: None,
@@ -108,7 +107,6 @@ pub(super) fn spawn(
         failed: None,
         retry: RETRY.0,
         stopwatch: Stopwatch::default(),
-        last_tick: Tick(0),
         up: Cost::default(),
         down: Cost::default(),
         downloads: 0,
@@ -157,13 +155,7 @@ impl Owner {
     fn patience(&mut self) -> Option<Duration> {
         let Some(state) = &self.state else { return Some(self.retry) };
         let deadline = state.hub.deadline()?;
-        Some(Duration::from_micros(deadline.0.saturating_sub(self.now().0).max(1)))
-    }
-
-    /// The time, which never goes back.
-    fn now(&mut self) -> Tick {
-        self.last_tick = self.last_tick.max(self.clock.now());
-        self.last_tick
+        Some(Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
     }
 
     /// Judges, keeps and answers a batch.
@@ -171,7 +163,7 @@ impl Owner {
         if self.state.is_none() && self.failed.is_none_or(|(_, again)| again <= Instant::now()) {
             self.try_again();
         }
-        let now = self.now();
+        let now = self.time.now();
         let mut outcome = Outcome::default();
         let mut next = Next::GoOn;
         let mut drained = None;
@@ -235,7 +227,7 @@ impl Owner {
             Command::Leave { agent, reply } => match &mut self.state {
                 None => drop(reply.send(Err(Refusal::unavailable(&self.why())))),
                 Some(state) => {
-                    let step = state.hub.leave(agent, now);
+                    let step = state.hub.leave(now, agent);
                     self.follow(step, outcome);
                     outcome.left.push(reply);
                 }
@@ -273,7 +265,7 @@ impl Owner {
             let _ = reply.send(Err(Refusal::unavailable(&self.why())));
             return;
         };
-        let step = state.hub.leave(agent, now);
+        let step = state.hub.leave(now, agent);
         let done = !step.log.is_empty();
         self.follow(step, outcome);
         let why = Refusal::new(Reason::Superseded, format!("the operator evicted {agent}"));
@@ -361,7 +353,7 @@ impl Owner {
             charged = self.credit.spend(&self.config, agent, message, Instant::now())?;
         }
         let cost = frame.cost();
-        let step = state.hub.receive(agent, frame, now);
+        let step = state.hub.receive(now, agent, frame);
         let counts = |step: &Step| step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..)));
         let counted = step.as_ref().is_ok_and(counts);
         if counted {
@@ -472,6 +464,7 @@ impl Owner {
         let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
         let entries = replay.entries.len();
         let mut hub = self.config.replay(&replay)?;
+        self.time.go_on_from(hub.latest());
         if torn > 0 {
             warn!(
                 federation = name,
@@ -487,8 +480,8 @@ impl Owner {
                 epoch = epoch.0,
                 "the end of the log is lost: a new epoch begins"
             );
-            let now = self.now();
-            let step = hub.begin_epoch(epoch, now);
+            let now = self.time.now();
+            let step = hub.begin_epoch(now, epoch);
             let entries: Vec<Vec<u8>> = step.log.iter().map(|entry| entry.encode()).collect();
             log.append(&entries)?;
             log.sync(epoch.0)?;
@@ -496,7 +489,7 @@ impl Owner {
         info!(
             federation = self.config.name,
             entries,
-            observations = hub.coordinator().inspect().evidence.count(),
+            observations = hub.coordinator().inspect().observations,
             "the log is open"
         );
         self.metrics.log_bytes(&self.config.name, log.bytes());
@@ -552,7 +545,7 @@ impl Owner {
         Some(View {
             epoch: state.hub.epoch(),
             version: view.version.0,
-            observations: view.evidence.count(),
+            observations: view.observations,
             information: view.information,
             agents: view.agents,
             staleness,
@@ -567,7 +560,7 @@ impl Owner {
         let view = coordinator.inspect();
         let behind = |agent| coordinator.agent(agent).map(|standing| view.information - standing.information);
         let staleness = self.links.keys().filter_map(|agent| behind(*agent)).fold(0.0, f64::max);
-        Some((staleness, view.evidence.count()))
+        Some((staleness, view.observations))
     }
 
     fn note_refusal(&mut self, agent: AgentId, reason: Reason) {
