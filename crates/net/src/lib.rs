@@ -46,6 +46,8 @@ mod codec;
 pub mod coordinator;
 #[cfg(feature = "coordinator")]
 pub mod federation;
+#[cfg(any(feature = "sidecar", feature = "coordinator"))]
+mod http;
 mod lengths;
 #[cfg(all(feature = "agent", feature = "coordinator"))]
 pub mod load;

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The federations, where to listen and where to keep what they learn
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only read and check the file
+    /// Only check the file, the certificates that it names, and whether logs were begun with these settings
     #[arg(long)]
     check: bool,
     /// Listen beyond loopback without TLS or tokens
@@ -39,6 +39,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, args.insecure)?;
     if args.check {
+        config.check_files()?;
         let names: Vec<&str> = config.federations.iter().map(|own| own.name.as_str()).collect();
         print(&format!("{} is in order: {}\n", args.config.display(), names.join(", ")))?;
         return Ok(Ending::Done);

@@ -1,6 +1,7 @@
 //! An agent as a process of its own: choose and reward over HTTP and JSON.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
@@ -16,9 +17,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Agent, ChoiceId, ChooseError, RewardError};
+use crate::http::Limited;
 
 /// Bytes of the longest request.
 const LONGEST: usize = 8 << 20;
+/// Connections at a time, and how long one may be open without being answered anything.
+const CONNECTIONS: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sidecar that runs.
 #[derive(Debug)]
@@ -55,7 +60,9 @@ pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> 
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
     let task = tokio::spawn(async move {
-        let _ = axum::serve(listener, site).with_graceful_shutdown(until).await;
+        let _ = axum::serve(Limited::new(listener, CONNECTIONS, PATIENCE), site)
+            .with_graceful_shutdown(until)
+            .await;
     });
     Ok(Sidecar { address, stop, task })
 }

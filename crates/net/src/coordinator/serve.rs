@@ -24,10 +24,13 @@ use super::service::{Service, Shared};
 use super::tokens::{TokenError, Tokens};
 use crate::clock::Clock;
 use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
+use crate::http::Limited;
 use crate::log::{FileLog, Log, LogError};
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::CoordinatorServer;
 
+/// Connections at a time to the admin port.
+const ADMIN_CONNECTIONS: usize = 256;
 /// How often tokens, health and gauges are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -218,6 +221,24 @@ impl ServeConfig {
         Ok(())
     }
 
+    /// `Ok` if the files that the settings name can be used: certificates are there and in order, and federations that
+    /// have a log were begun with these settings. Changes nothing.
+    pub fn check_files(&self) -> Result<(), ServeError> {
+        if let Some(tls) = self.tls()? {
+            Server::builder()
+                .tls_config(tls)
+                .map_err(|error| ServeError::Transport(crate::causes(&error)))?;
+        }
+        if self.authentication == Authentication::Token {
+            Tokens::open(&self.token_file())?;
+        }
+        for federation in &self.federations {
+            let begun = federation.check_begun(&self.log_directory(&federation.name));
+            begun.map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
+        }
+        Ok(())
+    }
+
     /// Where the tokens are.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
@@ -385,6 +406,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         let site = admin::site(federations.clone(), metrics.clone(), &access);
         let shutdown = until(stopped.clone());
         tasks.push(tokio::spawn(async move {
+            let listener = Limited::new(listener, ADMIN_CONNECTIONS, patience);
             let _ = axum::serve(listener, site).with_graceful_shutdown(shutdown).await;
         }));
     }

@@ -246,31 +246,40 @@ impl FederationConfig {
 
 /// Settings that decide what the bytes of a log mean are kept beside it and may not change.
 pub(super) fn check_unchanged(config: &FederationConfig, directory: &Path) -> Result<(), FederationError> {
-    let path = directory.join("federation.json");
     crate::log::private_directory(directory)?;
-    let text = serde_json::to_string_pretty(config).expect("settings have string keys");
-    let written = match std::fs::read_to_string(&path) {
-        Ok(written) => written,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(crate::log::replace(&path, text.as_bytes())?);
+    if !config.check_begun(directory)? {
+        let text = serde_json::to_string_pretty(config).expect("settings have string keys");
+        crate::log::replace(&directory.join("federation.json"), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+impl FederationConfig {
+    /// Whether the federation in `directory` was begun, and an error if it was with other settings than these.
+    pub(crate) fn check_begun(&self, directory: &Path) -> Result<bool, FederationError> {
+        let path = directory.join("federation.json");
+        let written = match std::fs::read_to_string(&path) {
+            Ok(written) => written,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(LogError::io(&path)(error).into()),
+        };
+        let before: Self = serde_json::from_str(&written)
+            .map_err(|error| FederationError::Settings { path: path.clone(), why: error.to_string() })?;
+        let json =
+            |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
+        let fixed = [
+            ("algorithm", json(&before.algorithm), json(&self.algorithm)),
+            ("dimension", before.dimension.to_string(), self.dimension.to_string()),
+            ("agents", before.agents.to_string(), self.agents.to_string()),
+            ("horizon", before.horizon.to_string(), self.horizon.to_string()),
+            ("seed", before.seed.to_string(), self.seed.to_string()),
+        ];
+        match fixed.into_iter().find(|(_, was, is)| was != is) {
+            Some((setting, was, is)) => {
+                Err(FederationError::Changed { name: self.name.clone(), setting, was, is })
+            }
+            None => Ok(true),
         }
-        Err(error) => return Err(LogError::io(&path)(error).into()),
-    };
-    let before: FederationConfig = serde_json::from_str(&written)
-        .map_err(|error| FederationError::Settings { path: path.clone(), why: error.to_string() })?;
-    let json = |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
-    let fixed = [
-        ("algorithm", json(&before.algorithm), json(&config.algorithm)),
-        ("dimension", before.dimension.to_string(), config.dimension.to_string()),
-        ("agents", before.agents.to_string(), config.agents.to_string()),
-        ("horizon", before.horizon.to_string(), config.horizon.to_string()),
-        ("seed", before.seed.to_string(), config.seed.to_string()),
-    ];
-    match fixed.into_iter().find(|(_, was, is)| was != is) {
-        Some((setting, was, is)) => {
-            Err(FederationError::Changed { name: config.name.clone(), setting, was, is })
-        }
-        None => Ok(()),
     }
 }
 

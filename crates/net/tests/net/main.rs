@@ -1,6 +1,8 @@
 //! The network runtime as a whole: real sockets on loopback, real files.
 
+mod administration;
 mod delivery;
+mod door;
 mod faults;
 mod limits;
 mod log;

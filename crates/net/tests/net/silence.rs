@@ -4,10 +4,10 @@ use std::path::Path;
 
 use posse_core::session::UpFrame;
 use posse_core::{
-    AgentId, Algorithm, Arms, Epoch, Evidence, EvidenceUpload, Incarnation, InputError, Parcel, SyncLinUcb,
-    Threshold, Uplink, UserId, Version,
+    AgentId, Algorithm, Arms, Epoch, Evidence, EvidenceUpload, Incarnation, InputError, LinUcb, Parcel,
+    SyncLinUcb, Threshold, Uplink, UserId, Version,
 };
-use posse_net::agent::{ChooseError, RewardError, sidecar};
+use posse_net::agent::{Carriage, ChooseError, RewardError, sidecar};
 use posse_net::coordinator::{Authentication, Options, Running, ServeConfig, Tokens, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::v1::coordinator_client::CoordinatorClient;
@@ -332,4 +332,41 @@ async fn a_rotated_token_is_read_again_and_the_link_is_there_all_the_time() {
     in_a_minute(agent.settled()).await;
     assert_eq!(agent.status().trouble, None);
     assert_eq!(look(&running).await.observations, 1);
+}
+
+/// Bytes of all files in a directory.
+fn size(directory: &Path) -> u64 {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().metadata());
+    files.filter_map(Result::ok).map(|file| file.len()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_journal_of_an_agent_that_is_offline_stays_short_and_brings_it_back() {
+    const WIDE: usize = 64;
+    let (data, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let alone = FederationConfig::new("test", Algorithm::LinUcb(LinUcb::default()), WIDE as u64);
+    let running = coordinator(data.path(), alone).await;
+    let offline = AgentConfig {
+        state: Some(state.path().into()),
+        carriage: Carriage::ByHand,
+        ..config(running.address, 1)
+    };
+    let agent = started(offline.clone()).await;
+    running.drain().await;
+    let mut arms = Arms::new(WIDE);
+    arms.push(&[0.1; WIDE]).unwrap();
+    // 30 MB of journal; the state itself is small.
+    for step in 0..45_000 {
+        let chosen = agent.choose(UserId(0), &arms).unwrap();
+        agent.reward(chosen.id, 1.0).unwrap();
+        if step % 1000 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    until(|| size(state.path()) < 16 << 20).await;
+    let before = agent.save();
+    agent.abort().await;
+    let again = started(offline).await;
+    assert!(again.save() == before);
+    assert_eq!(again.status().life, 1);
 }
