@@ -33,8 +33,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, agents, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate,
-    load, log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    Ending, agent, agents, algorithms, backup, bench as bench_command, compare, data, demo as demo_command,
+    evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 
@@ -74,6 +74,8 @@ enum Command {
     Agent(agent::Args),
     Token(token::Args),
     Agents(agents::Args),
+    Backup(backup::BackupArgs),
+    Restore(backup::RestoreArgs),
     Log(log::Args),
     Load(load::Args),
 }
@@ -96,6 +98,8 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),
         Command::Agents(args) => agents::run(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Log(args) => log::run(args),
         Command::Load(args) => load::run(args),
     };

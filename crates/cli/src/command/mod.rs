@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod algorithms;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod data;

@@ -3,6 +3,7 @@
 //! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
 //! before it. [`FileLog`] keeps it in a directory; a replicated log can take its place.
 
+mod copy;
 mod file;
 mod record;
 mod verify;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+pub use copy::{backup, restore};
 pub use file::FileLog;
 #[cfg(feature = "agent")]
 pub(crate) use file::Saving;
