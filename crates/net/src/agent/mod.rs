@@ -272,7 +272,8 @@ impl Agent {
     /// Stops carrying messages and saves the state. Other clones of this agent do not choose or learn any more, but
     /// can still be asked how it ended.
     pub async fn close(self) -> Result<(), AgentError> {
-        let _ = self.shared.stop.send(true);
+        // `send` would do nothing while no task has begun to listen.
+        self.shared.stop.send_replace(true);
         let tasks = std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
             let _ = task.await;

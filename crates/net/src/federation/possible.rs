@@ -15,6 +15,9 @@ use posse_core::{Evidence, ProtocolError, packed};
 
 /// Room for rounding in sums of squares.
 const SLACK: f64 = 1.0 + 1e-9;
+/// Room for rounding in what rewards explain. Along the faintest direction that counts, rounding of the matrix is
+/// about 1e-16 / [`FLOOR`] of what is there; the most that rewards can explain, nY², is reached by rewards of ±Y.
+const EXPLAINED_SLACK: f64 = 1.0 + 1e-3;
 /// Diagonal entries below this part of the largest one are rounding.
 const FLOOR: f64 = 1e-10;
 
@@ -45,7 +48,8 @@ pub(super) fn check(
     let squares = count * bound * bound;
     let (explained, outside) = factor.solve(evidence.moment());
     // A direction that counts as absent may hold up to FLOOR of the largest diagonal entry.
-    if explained > squares * SLACK || outside * outside > squares * (2.0 * FLOOR * factor.largest) {
+    let absent = 4.0 * FLOOR * factor.largest;
+    if explained > squares * EXPLAINED_SLACK || outside * outside > squares * absent {
         return Err(ProtocolError::Evidence("rewards are larger than reward_bound allows"));
     }
     Ok(())
