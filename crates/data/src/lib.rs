@@ -10,6 +10,7 @@
 //! | [`catalogue`] | which data sets are known, who publishes them, and under which terms? |
 //! | [`records`] | how is a text file read, and where exactly is it wrong? |
 //! | [`store`] | what is a prepared directory? |
+//! | [`parquet_file`] | how are columns written to a Parquet file, and read from one? |
 //! | [`labelled`] | how does a labelled table become a world? |
 //! | [`recommender`] | how do ratings and tags become one? |
 //! | [`log`] | how does a log of decisions become one that can be evaluated on? |
@@ -26,6 +27,7 @@ pub mod labelled;
 mod load;
 pub mod log;
 pub mod ope;
+pub mod parquet_file;
 pub mod recommender;
 pub mod records;
 pub mod store;

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod evaluate;

@@ -97,8 +97,9 @@ impl RunConfig {
         }
     }
 
-    /// Runs with a coordinator that counts repeated uploads twice: would anybody notice?
-    #[cfg(feature = "planted-bug")]
+    /// Runs as if the coordinator counted every upload twice. Tests of the invariants use it to show that the
+    /// invariants would notice; it is no part of the interface.
+    #[doc(hidden)]
     pub fn run_with_planted_bug(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         linked::run(self, self.prepare()?, observer, true)
     }

@@ -6,8 +6,8 @@ use anyhow::Context;
 use posse_core::{AgentId, Algorithm, Arms, Federation, LinUcb, ModelConfig, Seed, Shape, UserId, WidthForm};
 use serde::Serialize;
 
-use super::plain::PlainLinUcb;
-use super::{Effort, shortest};
+use crate::plain::PlainLinUcb;
+use crate::{Effort, shortest};
 
 const ARMS: usize = 25;
 /// Different offers, so that nothing is learned by heart; few enough to stay in the cache.
@@ -15,18 +15,19 @@ const OFFERS: usize = 64;
 
 /// Choosing among 25 arms and learning the reward, by us and by the plain loop.
 #[derive(Debug, Serialize)]
-pub(crate) struct Interactions {
-    pub(crate) dimension: usize,
+pub struct Interactions {
+    /// Features of an arm.
+    pub dimension: usize,
     /// Microseconds an interaction.
-    pub(crate) posse_micros: f64,
+    pub posse_micros: f64,
     /// The plain loop's.
-    pub(crate) plain_micros: f64,
+    pub plain_micros: f64,
     /// The plain loop's over ours.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
 }
 
 /// Measures at the given dimension.
-pub(crate) fn interactions(dimension: usize, effort: Effort) -> anyhow::Result<Interactions> {
+pub fn interactions(dimension: usize, effort: Effort) -> anyhow::Result<Interactions> {
     let mut stream = Seed(1).stream("bench", 0, 0);
     let scale = 1.0 / (dimension as f64).sqrt();
     let offers: Vec<Vec<f64>> =

@@ -9,23 +9,25 @@ use posse_core::{
 };
 use serde::Serialize;
 
-use super::{Effort, shortest};
+use crate::{Effort, shortest};
 
 /// One gradient over `observations` clicks, beside adding up as many numbers as it reads.
 #[derive(Debug, Serialize)]
-pub(crate) struct GradientSum {
-    pub(crate) dimension: usize,
-    pub(crate) observations: usize,
+pub struct GradientSum {
+    /// Features of an arm.
+    pub dimension: usize,
+    /// Observations that are added up.
+    pub observations: usize,
     /// Gigabytes of stored interactions that a gradient went through in a second.
-    pub(crate) posse_rate: f64,
+    pub posse_rate: f64,
     /// The same for plain sums of an array of that size: what the memory gives one core.
-    pub(crate) memory_rate: f64,
+    pub memory_rate: f64,
     /// The first by the second.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
 }
 
 /// An agent with that many features answers requests for gradients.
-pub(crate) fn gradient_sums(dimension: usize, effort: Effort) -> anyhow::Result<GradientSum> {
+pub fn gradient_sums(dimension: usize, effort: Effort) -> anyhow::Result<GradientSum> {
     // More than a cache holds, unless it is only a look.
     let observations = if effort == Effort::Quick { 20_000 } else { 4_000_000 / dimension };
     let mut agent = filled(dimension, observations)?;

@@ -9,8 +9,8 @@ use posse_core::{
 };
 use serde::Serialize;
 
-use super::plain_nonlinear::{PlainGradientUcb, PlainKernelUcb};
-use super::{Effort, shortest};
+use crate::plain_nonlinear::{PlainGradientUcb, PlainKernelUcb};
+use crate::{Effort, shortest};
 
 /// As in the experiments of the paper.
 const ARMS: usize = 4;
@@ -20,22 +20,22 @@ const OFFERS: usize = 64;
 
 /// Choosing among 4 arms of 10 features and learning the reward, by us and by the plain loop.
 #[derive(Debug, Serialize)]
-pub(crate) struct Nonlinear {
+pub struct Nonlinear {
     /// Which learner.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Numbers that it keeps a square or a row of: parameters of a network, observations of a history.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Microseconds an interaction.
-    pub(crate) posse_micros: f64,
+    pub posse_micros: f64,
     /// The plain loop's.
-    pub(crate) plain_micros: f64,
+    pub plain_micros: f64,
     /// The plain loop's over ours.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
 }
 
 /// The linear bound of `fn-ucb` with both kinds of statistics, without rounds and training; and `kernel-ucb`
 /// with histories up to two lengths.
-pub(crate) fn nonlinear(effort: Effort) -> anyhow::Result<Vec<Nonlinear>> {
+pub fn nonlinear(effort: Effort) -> anyhow::Result<Vec<Nonlinear>> {
     let offers = Offers::new()?;
     let quick = effort == Effort::Quick;
     let network = |name, statistic, rounds| gradients(name, statistic, rounds, &offers);

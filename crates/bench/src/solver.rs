@@ -6,24 +6,27 @@ use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, GlmWorldConfig, WorldConfig};
 use serde::Serialize;
 
-use super::Effort;
+use crate::Effort;
 
 /// One round of 20 agents over `observations` clicks, from a cold start, to within 1/n² of the minimum.
 #[derive(Debug, Serialize)]
-pub(crate) struct Solved {
-    pub(crate) dimension: usize,
-    pub(crate) observations: u64,
-    pub(crate) solver: Solver,
+pub struct Solved {
+    /// Features of an arm.
+    pub dimension: usize,
+    /// Observations of all agents.
+    pub observations: u64,
+    /// The method of the coordinator.
+    pub solver: Solver,
     /// How often every agent was asked.
-    pub(crate) gradients: u64,
+    pub gradients: u64,
     /// Scalars an agent sent and received in the whole round.
-    pub(crate) scalars: u64,
+    pub scalars: u64,
 }
 
 const AGENTS: u64 = 20;
 
 /// Every method at a few dimensions and numbers of observations.
-pub(crate) fn solved(effort: Effort) -> anyhow::Result<Vec<Solved>> {
+pub fn solved(effort: Effort) -> anyhow::Result<Vec<Solved>> {
     let sizes: &[u64] = if effort == Effort::Quick { &[400, 4000] } else { &[400, 4000, 40_000] };
     let mut rows = Vec::new();
     for dimension in [5, 10, 25, 50] {

@@ -9,8 +9,8 @@ use posse_core::{
 };
 use serde::Serialize;
 
-use super::Effort;
-use super::literal::Literal;
+use crate::Effort;
+use crate::literal::Literal;
 
 /// No deadlines are measured, so that time may stand still.
 const NOW: Tick = Tick(1_700_000_000_000_000);
@@ -21,22 +21,23 @@ const THRESHOLD: f64 = 1e300;
 
 /// Taking in an upload, by the coordinator with a heap and by the literal one.
 #[derive(Debug, Serialize)]
-pub(crate) struct Uploads {
-    pub(crate) agents: usize,
+pub struct Uploads {
+    /// Agents that the coordinator knows.
+    pub agents: usize,
     /// Microseconds an upload.
-    pub(crate) posse_micros: f64,
+    pub posse_micros: f64,
     /// The literal coordinator's.
-    pub(crate) literal_micros: f64,
+    pub literal_micros: f64,
     /// The literal coordinator's over ours.
-    pub(crate) ratio: f64,
+    pub ratio: f64,
     /// Resident memory an agent, where the system tells and there are enough of them to see it.
-    pub(crate) bytes_per_agent: Option<f64>,
+    pub bytes_per_agent: Option<f64>,
     /// The literal coordinator's matrix and vector an agent.
-    pub(crate) literal_bytes_per_agent: usize,
+    pub literal_bytes_per_agent: usize,
 }
 
 /// Measures with that many agents.
-pub(crate) fn uploads(agents: usize, effort: Effort) -> anyhow::Result<Uploads> {
+pub fn uploads(agents: usize, effort: Effort) -> anyhow::Result<Uploads> {
     let (uploads, literal_uploads) = match effort {
         Effort::Quick => (2_000, (20_000 / agents).clamp(1, 200)),
         Effort::Full => (20_000, (200_000 / agents).clamp(2, 2_000)),

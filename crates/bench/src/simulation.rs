@@ -11,26 +11,31 @@ use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, GlmWorldConfig, LinearConfig, WorldConfig};
 use serde::Serialize;
 
-use super::Effort;
+use crate::Effort;
 
 /// A simulation in the authors' world.
 #[derive(Debug, Serialize)]
-pub(crate) struct Simulated {
-    pub(crate) name: &'static str,
-    pub(crate) interactions_per_second: f64,
+pub struct Simulated {
+    /// Algorithm and settings, as the table shows them.
+    pub name: &'static str,
+    /// Interactions a second, everything included.
+    pub interactions_per_second: f64,
     /// Microseconds an interaction, everything included.
-    pub(crate) micros: f64,
+    pub micros: f64,
     /// What the authors' Python code took on another machine, for orientation.
-    pub(crate) published_micros: f64,
+    pub published_micros: f64,
     /// Theirs over ours.
-    pub(crate) ratio: f64,
-    pub(crate) regret: f64,
-    pub(crate) messages: u64,
-    pub(crate) scalars: u64,
+    pub ratio: f64,
+    /// Regret of the last repetition.
+    pub regret: f64,
+    /// Messages of the last repetition, in both directions.
+    pub messages: u64,
+    /// Numbers in those messages.
+    pub scalars: u64,
 }
 
 /// Measures the settings for which times of the published code are known.
-pub(crate) fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
     let settings = [
         ("async-lin-ucb, threshold 5", asynchronous(5.0), 883.0),
         ("async-lin-ucb, threshold 2", asynchronous(2.0), 827.0),
@@ -58,7 +63,7 @@ pub(crate) fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
 
 /// 20 agents that take turns, 200 interactions each, 25 arms of 10 features: the size at which the published
 /// code of the generalized linear family was run.
-pub(crate) fn simulated_clicks(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+pub fn simulated_clicks(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
     let model = || GlmConfig { width_scale: 0.05, feature_bound: 2f64.sqrt(), ..GlmConfig::default() };
     let urgent = |threshold| {
         let round_threshold = Threshold(threshold);

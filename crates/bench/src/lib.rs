@@ -1,5 +1,10 @@
-//! Measurements, each beside a baseline in the same run: seconds differ from machine to machine, ratios
-//! much less.
+//! What `posse bench` measures, each beside a baseline in the same run: seconds differ from machine to
+//! machine, ratios much less.
+//!
+//! It is a crate of its own so that the baselines are compiled for speed like the machines they are compared
+//! with, while the rest of the command is compiled for a short build (decision 0061). It has no promise of a
+//! stable interface.
+#![forbid(unsafe_code)]
 
 mod clustered;
 mod coordinator;
@@ -16,17 +21,17 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-pub(crate) use clustered::{PhaseStep, phase_step, simulated as clustered};
-pub(crate) use coordinator::{Uploads, uploads};
-pub(crate) use gradient::{GradientSum, gradient_sums};
-pub(crate) use interaction::{Interactions, interactions};
-pub(crate) use nonlinear::{Nonlinear, nonlinear};
-pub(crate) use simulation::{Simulated, simulated, simulated_clicks};
-pub(crate) use solver::{Solved, solved};
+pub use clustered::{PhaseStep, phase_step, simulated as clustered};
+pub use coordinator::{Uploads, uploads};
+pub use gradient::{GradientSum, gradient_sums};
+pub use interaction::{Interactions, interactions};
+pub use nonlinear::{Nonlinear, nonlinear};
+pub use simulation::{Simulated, simulated, simulated_clicks};
+pub use solver::{Solved, solved};
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub enum Effort {
     /// A look: a few seconds.
     Quick,
     /// Numbers to quote.
@@ -35,25 +40,25 @@ pub(crate) enum Effort {
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
-pub(crate) struct Measurements {
+pub struct Measurements {
     /// Choosing among 25 arms and learning the reward.
-    pub(crate) interactions: Vec<Interactions>,
+    pub interactions: Vec<Interactions>,
     /// Taking in an upload when nobody is due for a download.
-    pub(crate) uploads: Vec<Uploads>,
+    pub uploads: Vec<Uploads>,
     /// Whole simulations.
-    pub(crate) simulations: Vec<Simulated>,
+    pub simulations: Vec<Simulated>,
     /// Whole simulations of the generalized linear family.
-    pub(crate) clicks: Vec<Simulated>,
+    pub clicks: Vec<Simulated>,
     /// Global updates of the generalized linear family.
-    pub(crate) solvers: Vec<Solved>,
+    pub solvers: Vec<Solved>,
     /// Sums over what an agent of that family stored.
-    pub(crate) gradients: Vec<GradientSum>,
+    pub gradients: Vec<GradientSum>,
     /// Whole simulations with clustered users.
-    pub(crate) clustered: Vec<Simulated>,
+    pub clustered: Vec<Simulated>,
     /// The step between two phases at one agent.
-    pub(crate) phases: Vec<PhaseStep>,
+    pub phases: Vec<PhaseStep>,
     /// Choosing among 4 arms and learning the reward, with gradients of networks and with kernels.
-    pub(crate) nonlinear: Vec<Nonlinear>,
+    pub nonlinear: Vec<Nonlinear>,
 }
 
 /// The shortest of several times that `work` took, in seconds: what else the machine does only adds.

@@ -1,6 +1,6 @@
 //! The baselines for networks and kernels: as anybody would write them first, in plain loops. Keep them plain.
 
-use super::plain::PlainLinUcb;
+use crate::plain::PlainLinUcb;
 
 /// FN-UCB's linear bound over the gradients of a network with one hidden layer.
 pub(super) struct PlainGradientUcb {

@@ -1,17 +1,19 @@
-//! Chromium for the test of the report: found, or installed where that can be done.
+//! Chromium for the test of the report.
 
 use std::process::{Command, Stdio};
 
+use crate::run::works;
+
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Makes sure that there is a browser, or says why there is none. Its test is skipped then, and says so too.
-pub(crate) fn provide() -> Result<(), String> {
+/// Makes sure that there is a browser. Installs Chromium if this is root on a system with apt-get.
+pub(crate) fn browser() -> Result<(), String> {
     let named = std::env::var_os("CHROMIUM").is_some();
     if named || is_there() {
         return Ok(());
     }
     let missing = "the report is not opened in a browser: there is no Chromium";
-    if !runs("apt-get", &["--version"]) || !is_root() {
+    if !works("apt-get", &["--version"]) || !is_root() {
         return Err(format!("{missing}, and only root on a system with apt-get can install it from here"));
     }
     let install = ["install", "-y", "-qq", "--no-install-recommends", "chromium"];
@@ -21,7 +23,7 @@ pub(crate) fn provide() -> Result<(), String> {
 }
 
 fn is_there() -> bool {
-    NAMES.iter().any(|name| runs(name, &["--version"]))
+    NAMES.iter().any(|name| works(name, &["--version"]))
 }
 
 fn is_root() -> bool {
@@ -32,12 +34,5 @@ fn is_root() -> bool {
 fn apt(arguments: &[&str]) -> bool {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
-/// Whether a command is there and ends well.
-fn runs(name: &str, arguments: &[&str]) -> bool {
-    let mut command = Command::new(name);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -12,20 +12,21 @@ use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Assignment, ClusteredConfig, WorldConfig};
 use serde::Serialize;
 
-use super::Effort;
-use super::coordinator::resident_bytes;
-use super::simulation::Simulated;
+use crate::Effort;
+use crate::coordinator::resident_bytes;
+use crate::simulation::Simulated;
 
 /// The step between two phases at one agent.
 #[derive(Debug, Serialize)]
-pub(crate) struct PhaseStep {
-    pub(crate) users: u64,
+pub struct PhaseStep {
+    /// Users of the agent.
+    pub users: u64,
     /// Estimates, edges, components and new sums.
-    pub(crate) milliseconds: f64,
+    pub milliseconds: f64,
     /// Parts that its one cluster fell into.
-    pub(crate) clusters: usize,
+    pub clusters: usize,
     /// Memory of the agent, where the system tells.
-    pub(crate) bytes_per_user: Option<f64>,
+    pub bytes_per_user: Option<f64>,
 }
 
 fn model() -> ModelConfig {
@@ -33,7 +34,7 @@ fn model() -> ModelConfig {
 }
 
 /// 40 users, 5 agents, 10 arms of 10 features; published: the authors' Python code, elsewhere.
-pub(crate) fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
     let clusters = || ClusterConfig { merge_scale: Threshold(2.0), ..Default::default() };
     let threshold = Threshold(1.01);
     let delayed = FclubDc {
@@ -90,7 +91,7 @@ fn measure(
 }
 
 /// One agent with so many users of two kinds, each seen twenty times.
-pub(crate) fn phase_step(users: u64) -> anyhow::Result<PhaseStep> {
+pub fn phase_step(users: u64) -> anyhow::Result<PhaseStep> {
     let d = 10;
     let before = resident_bytes();
     let clusters = ClusterConfig { edge_scale: Threshold(0.4), ..Default::default() };
