@@ -8,8 +8,8 @@ use crate::skips::Skips;
 use crate::{codegen, counts, fuzz, provide};
 
 /// The crates that are published, dependencies first.
-const PUBLISHED: [&str; 6] =
-    ["posse-core", "posse-sim", "posse-data", "posse-net", "posse-bench", "posse-cli"];
+const PUBLISHED: [&str; 7] =
+    ["posse-core", "posse-conformance", "posse-sim", "posse-data", "posse-net", "posse-bench", "posse-cli"];
 /// Examples that end by themselves. They check what they show.
 const EXAMPLES: [(&str, &str); 2] = [("posse-core", "lossy_link"), ("posse-sim", "federation")];
 /// How long each fuzz target runs here: long enough to take its seeds and try some thousand changes.
