@@ -16,6 +16,7 @@ pub(crate) mod merge;
 pub(crate) mod privacy;
 pub(crate) mod report;
 pub(crate) mod reproduce;
+mod reproduce_all;
 pub(crate) mod run;
 mod runtime;
 pub(crate) mod serve;
@@ -25,6 +26,8 @@ pub(crate) mod worlds;
 use std::io::Write;
 
 use serde::Serialize;
+
+pub(crate) use reproduce_all::minutes;
 
 /// How a command that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

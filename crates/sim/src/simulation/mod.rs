@@ -127,6 +127,11 @@ impl RunConfig {
             let allowed = "agents with different numbers of features need async-lin-ucb-am or lin-ucb";
             return Err(ConfigError::new("name", self.algorithm.name(), allowed));
         }
+        if let (Some(link), Some(rewards)) = (self.algorithm.link(), world.rewards())
+            && !rewards.fit(link)
+        {
+            return Err(ConfigError::new("link", link.name(), rewards.allowed_links()));
+        }
         let central = self.algorithm.placement() == Placement::Central;
         let separate = self.network != NetworkConfig::default() || !self.faults.is_empty();
         if central && separate {
