@@ -14,8 +14,12 @@ use crate::parcel::Parcel;
 pub enum Uplink {
     /// What the agent has learned since its last upload.
     Evidence(EvidenceUpload),
-    /// Please start a round.
-    RoundRequest,
+    /// Please start a round; on a schedule, when it is due.
+    RoundRequest {
+        /// How many observations of the agent no model contains yet, where rounds follow a schedule and the
+        /// coordinator counts them. Zero asks for a round at once.
+        observations: u64,
+    },
     /// The agent's part of a round.
     RoundEvidence {
         /// The round it answers.
@@ -38,6 +42,21 @@ pub enum Uplink {
     NetworkPart(NetworkPart),
     /// The agent's network, trained on from an average.
     Weights(Weights),
+    /// A message of an algorithm from outside of posse.
+    Extension(Extension),
+}
+
+/// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// The name of the algorithm.
+    pub algorithm: String,
+    /// The version of its messages.
+    pub version: u64,
+    /// How many numbers the bytes hold, as costs count them. A message without any counts as control.
+    pub scalars: u64,
+    /// The message.
+    pub bytes: Vec<u8>,
 }
 
 /// The slope of an agent's loss at a point, summed over its observations in a round.
@@ -144,6 +163,8 @@ pub enum Downlink {
         /// The round that is over.
         round: RoundId,
     },
+    /// A message of an algorithm from outside of posse.
+    Extension(Extension),
 }
 
 /// The model that all evidence gives: absolute, like a [`Snapshot`].
@@ -256,7 +277,7 @@ impl Uplink {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Evidence(_) => "evidence",
-            Self::RoundRequest => "round request",
+            Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
             Self::Gradient(_) => "gradient",
             Self::Cluster(_) => "cluster",
@@ -264,6 +285,7 @@ impl Uplink {
             Self::NetworkRequest { .. } => "network request",
             Self::NetworkPart(_) => "network part",
             Self::Weights(_) => "weights",
+            Self::Extension(_) => "extension",
         }
     }
 }
@@ -286,6 +308,7 @@ impl Downlink {
             Self::NetworkCollect { .. } => "network collect",
             Self::Average(_) => "average",
             Self::Network(_) => "network",
+            Self::Extension(_) => "extension",
         }
     }
 

@@ -34,11 +34,18 @@ fn numbers(count: usize) -> Cost {
 fn uplink_cost(message: &Uplink) -> Cost {
     let cluster = |d: usize| payload(d, (packed(d) + d + 2) as u64);
     let mut cost = match message {
+        Uplink::Extension(_) => unreachable!("posse's own algorithms do not send it"),
         Uplink::Evidence(upload) => {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
         }
-        Uplink::RoundEvidence { evidence, .. } => payload(evidence.dimension(), parcel_scalars(evidence) + 1),
-        Uplink::RoundRequest | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
+        Uplink::RoundEvidence { evidence, .. } => {
+            let d = evidence.dimension();
+            let cost = payload(d, parcel_scalars(evidence) + 1);
+            // Without rewards it is the matrix and the count: how FedGLB-UCB's paper counts an upload.
+            let silent = evidence.unwrap().moment().iter().all(|&v| v == 0.0);
+            if silent { Cost { paper_scalars: (d * d + 1) as u64, ..cost } } else { cost }
+        }
+        Uplink::RoundRequest { .. } | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
         Uplink::NetworkPart(part) => {
             let p = part.weights.len();
             let matrix = match &part.evidence {
@@ -67,6 +74,7 @@ fn uplink_cost(message: &Uplink) -> Cost {
 fn downlink_cost(message: &Downlink) -> Cost {
     let dense = |d: usize, more: u64| payload(d, (packed(d) + d) as u64 + more);
     let mut cost = match message {
+        Downlink::Extension(_) => unreachable!("posse's own algorithms do not send it"),
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
         Downlink::Group(group) => dense(group.snapshot.evidence.dimension(), 2),
@@ -75,7 +83,10 @@ fn downlink_cost(message: &Downlink) -> Cost {
             let d = model.estimate.len();
             match model.fit {
                 Fit::Minimised { .. } => dense(d, 4),
-                Fit::Online { .. } => dense(d, (packed(d) + d) as u64 + 3),
+                // Two matrices, the estimate and the count.
+                Fit::Online { .. } => {
+                    Cost { paper_scalars: (2 * d * d + d + 1) as u64, ..dense(d, (packed(d) + d) as u64 + 3) }
+                }
             }
         }
         Downlink::Average(weights) => numbers(weights.weights.len()),

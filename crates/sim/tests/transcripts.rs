@@ -57,13 +57,15 @@ impl Observer for Transcript {
 
 fn uplink(message: &Uplink) -> String {
     match message {
+        Uplink::Extension(extension) => format!("extension of {}", extension.algorithm),
         Uplink::Evidence(upload) => format!(
             "evidence #{} ({}, information {})",
             upload.number,
             observations(upload.evidence.count()),
             significant(upload.information),
         ),
-        Uplink::RoundRequest => "round request".to_owned(),
+        Uplink::RoundRequest { observations: 0 } => "round request".to_owned(),
+        Uplink::RoundRequest { observations } => format!("round request with {observations}"),
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
         }
@@ -104,6 +106,7 @@ fn cluster(upload: &ClusterUpload) -> String {
 
 fn downlink(message: &Downlink) -> String {
     match message {
+        Downlink::Extension(extension) => format!("extension of {}", extension.algorithm),
         Downlink::Snapshot(snapshot) => {
             format!("snapshot v{} ({})", snapshot.version.0, observations(snapshot.evidence.count()))
         }

@@ -11,14 +11,14 @@ use crate::agent::{Agent, AgentView, Choice, Shape};
 use crate::arms::{Arms, best};
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
+use crate::exchange::view::View;
 use crate::ids::{AgentId, UserId, Version};
 use crate::linear::alternating::{Block, History, dot, has_full_rank, split_one};
 use crate::linear::async_lin_ucb::{ProtocolConfig, receive_into, upload_if_due};
 use crate::linear::exchange::Exchange;
-use crate::linear::rule::{check_arms, upper_confidence};
-use crate::linear::view::View;
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::trigger::UploadTrigger;
 use crate::width::{ModelConfig, NOT_NEGATIVE, Width};
 use crate::wire::{self, v1};
@@ -86,6 +86,7 @@ impl AsyncLinUcbAm {
             shape,
             duplicated: self.duplicated,
             iterations: self.iterations,
+            radius: self.model.norm_bound,
             view: View::new(self.model.model(shared)),
             local: Block::new(self.model.model(local)),
             cold: self.cold_start.then(cold),
@@ -109,6 +110,8 @@ pub(crate) struct AmAgent {
     shape: Shape,
     duplicated: bool,
     iterations: u32,
+    /// S: alternations keep each block's parameters within this norm.
+    radius: f64,
     view: View,
     local: Block,
     /// Present until the blocks can be told apart.
@@ -179,6 +182,7 @@ impl AmAgent {
             shared_start,
             self.local.model.dimension(),
             self.view.regularization(),
+            self.radius,
             self.iterations,
         );
         for (arm, reward) in history.rows() {
@@ -214,8 +218,9 @@ impl Agent for AmAgent {
             self.warm_up();
         } else {
             let (shared, local) = self.blocks(arm);
+            let (model, own) = (self.view.model(), &self.local.model);
             let (to_shared, to_local) =
-                split_one(self.view.model(), shared, &self.local.model, local, reward, self.iterations);
+                split_one(model, shared, own, local, reward, self.radius, self.iterations);
             self.view.observe(shared, to_shared);
             self.local.observe(local, to_local);
         }

@@ -8,8 +8,8 @@ use prost::Message;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
+use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::async_lin_ucb::JoinPolicy;
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -158,7 +158,7 @@ impl Coordinator for Rounds {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::RoundRequest => Ok(self.start(now)),
+            Uplink::RoundRequest { .. } => Ok(self.start(now)),
             // Too late for its round: its agent hears that in the commit and sends it again.
             Uplink::RoundEvidence { round, .. } if round < self.round || self.open.is_none() => {
                 Ok(Vec::new())
@@ -167,15 +167,7 @@ impl Coordinator for Rounds {
                 self.add(from, round, &evidence)?;
                 Ok(self.finish_if_complete())
             }
-            Uplink::Evidence(_)
-            | Uplink::Gradient(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_)
-            | Uplink::NetworkRequest { .. }
-            | Uplink::NetworkPart(_)
-            | Uplink::Weights(_) => {
-                Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: other.kind() }),
         }
     }
 

@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9, 12, 13, 14")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9, 12, 13, 14, 15")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -64,6 +64,8 @@ pub mod uplink {
         NetworkPart(super::NetworkPart),
         #[prost(message, tag = "14")]
         Weights(super::Weights),
+        #[prost(message, tag = "15")]
+        Extension(super::Extension),
     }
 }
 /// What an agent has learned since its last upload.
@@ -81,9 +83,12 @@ pub struct EvidenceUpload {
     #[prost(message, optional, tag = "4")]
     pub evidence: ::core::option::Option<Evidence>,
 }
-/// Please start a round.
+/// Please start a round; on a schedule, when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RoundRequest {
+    /// How many observations of the agent no model contains yet. Zero asks for a round at once.
+    #[prost(uint64, tag = "1")]
+    pub observations: u64,
 }
 /// An agent's part of a round.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -96,7 +101,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 12")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -129,7 +134,24 @@ pub mod downlink {
         Average(super::Weights),
         #[prost(message, tag = "15")]
         Network(super::NetworkModel),
+        #[prost(message, tag = "12")]
+        Extension(super::Extension),
     }
+}
+/// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Extension {
+    /// The name of the algorithm.
+    #[prost(string, tag = "1")]
+    pub algorithm: ::prost::alloc::string::String,
+    /// The version of its messages.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// How many numbers the bytes hold, as costs count them.
+    #[prost(uint64, tag = "3")]
+    pub scalars: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    pub bytes: ::prost::alloc::vec::Vec<u8>,
 }
 /// All the coordinator knows.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -918,6 +940,9 @@ pub struct GlmAgentState {
     /// one-ucb-glm and n-ucb-glm: observations at the last refit.
     #[prost(uint64, tag = "17")]
     pub refitted: u64,
+    /// Scheduled rounds: how many observations that no model contains the coordinator was told of.
+    #[prost(uint64, tag = "18")]
+    pub reported: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MinimiserState {
@@ -995,6 +1020,14 @@ pub struct GlmCoordinatorState {
     pub potential: f64,
     #[prost(double, tag = "22")]
     pub squares: f64,
+    /// Scheduled rounds: how many observations that no model contains each agent has.
+    #[prost(message, repeated, tag = "23")]
+    pub reported: ::prost::alloc::vec::Vec<GlmPart>,
+    /// solver = "auto": gradients asked for when each method was last used; 0 if it never was.
+    #[prost(uint64, tag = "24")]
+    pub preconditioned_evaluations: u64,
+    #[prost(uint64, tag = "25")]
+    pub newton_evaluations: u64,
 }
 /// An observation as the statistics see it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1080,6 +1113,14 @@ pub struct NeuralAgentState {
     /// Whether the widths are the mean over exactly these users.
     #[prost(bool, tag = "19")]
     pub averaged: bool,
+    /// The agent asked not to wait any longer for the others of the round it has answered.
+    #[prost(bool, tag = "20")]
+    pub hurried: bool,
+    /// The newest observation, if networks are trained on those of rounds only (training_data = "rounds").
+    #[prost(double, repeated, tag = "21")]
+    pub latest_features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "22")]
+    pub latest_reward: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PooledUserState {

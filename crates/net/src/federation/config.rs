@@ -179,18 +179,9 @@ impl FederationConfig {
                 "the longest message of this algorithm and dimension is longer: raise it, or leave it out";
             return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
         }
-        if let Algorithm::FnUcb(config) = &self.algorithm
-            && lengths.network() > LARGEST
-        {
-            let (name, value, allowed) = if config.less_communication {
-                let allowed = "its matrices make messages of more than 1 GB: use a diagonal";
-                ("statistic", "full", allowed)
-            } else {
-                let allowed = "everybody is sent the matrices of all `agents`, more than 1 GB at once: \
-                               set it to true, or use fewer `agents` or a diagonal statistic";
-                ("less_communication", "false", allowed)
-            };
-            return Err(ConfigError::new(name, value, allowed));
+        let (dimension, agents) = (self.dimension, self.agents);
+        if lengths.download() > LARGEST {
+            return Err(self.algorithm.with_recipe(|recipe| recipe.too_long(dimension, agents)));
         }
         Ok(())
     }
@@ -292,7 +283,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::lengths::CLUSTERS;
 
     const DIMENSION: usize = 30;
 
@@ -344,11 +334,7 @@ mod tests {
             evidence: evidence(),
             released: false,
         };
-        let list = ClusterList {
-            phase: PhaseId(u64::MAX),
-            kept: Vec::new(),
-            uploads: vec![cluster; CLUSTERS as usize],
-        };
+        let list = ClusterList { phase: PhaseId(u64::MAX), kept: Vec::new(), uploads: vec![cluster; 256] };
         let clustered = config(Algorithm::FclubDc(FclubDc::default()));
         assert!(length(Uplink::Clusters(list)) <= clustered.longest_frame());
         let told = FederationConfig { frame_kilobytes: Some(7), ..clustered };

@@ -73,9 +73,11 @@ fn observations(message: &Uplink) -> Result<Option<u64>, Refusal> {
         Uplink::Clusters(list) => {
             list.uploads.iter().try_fold(None, |_, upload| cluster(upload.evidence.count()))
         }
-        Uplink::RoundRequest | Uplink::Gradient(_) | Uplink::NetworkRequest { .. } | Uplink::Weights(_) => {
-            Ok(None)
-        }
+        Uplink::RoundRequest { .. }
+        | Uplink::Gradient(_)
+        | Uplink::NetworkRequest { .. }
+        | Uplink::Weights(_)
+        | Uplink::Extension(_) => Ok(None),
     }
 }
 
