@@ -10,7 +10,7 @@ use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::Running;
 use posse_net::federation::FederationConfig;
 use posse_net::log::read;
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use prost::Message;
 
 use crate::support::{config, coordinator, federation, interact};
@@ -33,7 +33,7 @@ fn by_hand(running: &Running, state: Option<&Path>) -> AgentConfig {
 }
 
 async fn start(config: AgentConfig) -> Agent {
-    Agent::start(config, Clock::system()).await.unwrap()
+    Agent::start(config).await.unwrap()
 }
 
 /// Says and hears everything.
@@ -131,7 +131,7 @@ async fn a_state_brought_back_from_a_copy_draws_other_noise() {
     let (state, copy) = (home.path().join("state"), home.path().join("copy"));
     let agent = start(by_hand(&running, Some(&state))).await;
     carry(&agent).await;
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     let mode = fs::metadata(&state).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "a state is its owner's alone");
     fs::create_dir(&copy).unwrap();
