@@ -632,4 +632,7 @@ pub struct RuntimeState {
     /// What privacy noise follows from; empty where there is none.
     #[prost(bytes = "vec", tag = "5")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
+    /// What the agent requires of a federation about privacy, as JSON; empty where it requires nothing.
+    #[prost(bytes = "vec", tag = "6")]
+    pub policy: ::prost::alloc::vec::Vec<u8>,
 }

@@ -83,6 +83,12 @@ impl Endpoint {
         Ok(message.and_then(|message| self.submit(message, now)))
     }
 
+    /// Tells the agent that the reward of a choice for `user` will never come; perhaps there is something to send.
+    pub fn give_up(&mut self, user: UserId, now: Tick) -> Option<UpFrame> {
+        let message = self.agent.give_up(user)?;
+        self.submit(message, now)
+    }
+
     /// Takes in a frame; perhaps there is an answer.
     pub fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<Option<UpFrame>, ProtocolError> {
         // Meant for an earlier life, or said in an earlier epoch: void. A new epoch begins with its

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use posse_core::ConfigError;
+use posse_core::privacy::PrivacyPolicy;
 
 /// Settings of an agent's runtime.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,9 @@ pub struct AgentConfig {
     pub longest_pause: Duration,
     /// Where the noise of private federations comes from.
     pub noise: NoiseOrigin,
+    /// The privacy that this agent requires of a federation, whatever the coordinator says. Not set: that of its state, and
+    /// without one any federation is joined.
+    pub policy: Option<PrivacyPolicy>,
     /// Certificates, for `https://`.
     pub tls: AgentTls,
 }
@@ -87,6 +91,7 @@ impl Default for AgentConfig {
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
             noise: NoiseOrigin::System,
+            policy: None,
             tls: AgentTls::default(),
         }
     }
@@ -94,6 +99,7 @@ impl Default for AgentConfig {
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.policy.as_ref().map_or(Ok(()), PrivacyPolicy::check)?;
         if self.most_pending == 0 {
             return Err(ConfigError::new("most_pending", 0, "it must be at least 1"));
         }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 
+use posse_core::privacy::PrivacyPolicy;
 use posse_core::session::{DownFrame, Endpoint, UpFrame};
 use posse_core::{
     AgentId, Algorithm, Arms, Epoch, Federation, Incarnation, InputError, ProtocolError, Seed, Shape, Tick,
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::noise::Secret;
-use super::{AgentConfig, AgentError, ChoiceId, Chosen, NoiseOrigin, RewardError};
+use super::{AgentConfig, AgentError, ChoiceId, Chosen, NoiseOrigin, RewardError, policy};
 use crate::clock::Clock;
 use crate::log::{FileLog, Log, LogError};
 use crate::v1::journal_entry::Event;
@@ -87,6 +88,8 @@ pub(super) struct Life {
     endpoint: Endpoint,
     /// What privacy noise follows from, where there is any.
     secret: Option<Secret>,
+    /// What this agent requires of a federation.
+    policy: Option<PrivacyPolicy>,
     choices: u64,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
@@ -137,6 +140,7 @@ impl Life {
             shape,
             endpoint,
             secret: None,
+            policy: config.policy,
             choices: 0,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
@@ -161,7 +165,10 @@ impl Life {
         let foreign = |error: &dyn std::fmt::Display| AgentError::Foreign(error.to_string());
         let state = RuntimeState::decode(&state[..]).map_err(|error| foreign(&error))?;
         let rules: Rules = serde_json::from_slice(&state.rules).map_err(|error| foreign(&error))?;
+        let policy = policy::in_force(config, &state.policy)?;
+        policy::admit(policy.as_ref(), &rules, config.noise)?;
         let mut life = Self::new(config, rules, Incarnation(0))?;
+        life.policy = policy;
         life.use_secret(Secret::from_bytes(&state.secret));
         life.endpoint.restore(&state.endpoint).map_err(|error| foreign(&error))?;
         life.status.life = life.endpoint.incarnation().0;
@@ -262,9 +269,17 @@ impl Life {
         self.status.expired += 1;
         let learned = default_reward.is_some_and(|reward| self.reward(id, reward, now).is_ok());
         if !learned {
-            self.settle(id);
             self.note(Event::Forgotten(id.into()));
+            self.forget(id, now);
         }
+    }
+
+    /// Gives up a choice without a reward. A private agent counts it all the same.
+    fn forget(&mut self, id: ChoiceId, now: Tick) {
+        let user = self.pending.get(&id).map(|pending| pending.user);
+        self.settle(id);
+        let frame = user.and_then(|user| self.endpoint.give_up(user, now));
+        self.post(frame);
     }
 
     /// Says hello over a new link.
@@ -413,6 +428,7 @@ impl Life {
             pending: pending.collect(),
             rules: serde_json::to_vec(&self.rules).expect("settings have string keys"),
             secret: self.secret.as_ref().map_or_else(Vec::new, |secret| secret.0.to_vec()),
+            policy: policy::to_bytes(self.policy.as_ref()),
         };
         journal.snapshot(&state.encode_to_vec())?;
         journal.truncate()
@@ -484,7 +500,7 @@ impl Life {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
             }
-            Event::Forgotten(id) => self.settle(id.into()),
+            Event::Forgotten(id) => self.forget(id.into(), now),
             Event::Secret(bytes) => {
                 self.use_secret(Some(Secret::from_bytes(&bytes).ok_or("a secret of another length")?));
             }

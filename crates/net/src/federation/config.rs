@@ -346,6 +346,7 @@ mod tests {
             information: 0.1,
             evidence: evidence(),
             released: false,
+            variance: 0.1,
         };
         let list = ClusterList {
             phase: PhaseId(u64::MAX),

@@ -12,12 +12,7 @@ pub(super) struct Views {
 
 impl Views {
     pub(super) fn of(algorithm: &Algorithm) -> Self {
-        let private = match algorithm {
-            Algorithm::CdpFclubDc(config) => Some(&config.privacy),
-            Algorithm::AsyncLinUcb(config) => config.privacy.as_ref(),
-            _ => None,
-        };
-        let released_only = private.is_some_and(|privacy| !privacy.raw_buffer);
+        let released_only = algorithm.privacy().is_some_and(|privacy| !privacy.raw_buffer);
         Self {
             base_only: released_only
                 || matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)),
