@@ -67,7 +67,7 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
         let privacy = PrivacyConfig { mechanism, ..privacy() };
         let share = Budget::new(&privacy, D, false).cluster;
         for algorithm in [clustered(privacy.clone(), f64::INFINITY), private_async(privacy.clone())] {
-            let seeds = 2000;
+            let seeds = 1000;
             let mut squares = [[0.0; 5]; RELEASES as usize];
             for seed in 0..seeds {
                 let mut agent = agent(&algorithm, seed);
@@ -77,7 +77,11 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
                     truth.observe(&x, y).unwrap();
                     let upload = release(&mut *agent, &x, y).expect("a release after every observation");
                     assert_eq!(upload.evidence.count(), step + 1, "counts are public");
-                    assert_eq!(upload.variance, share.variance(step + 1), "and so is how much noise there is");
+                    assert_eq!(
+                        upload.variance,
+                        share.variance(step + 1),
+                        "and so is how much noise there is"
+                    );
                     let released = upload.evidence.gram().iter().chain(upload.evidence.moment());
                     let exact = truth.gram().iter().chain(truth.moment());
                     let noise = released.zip(exact).map(|(a, b)| a - b);
@@ -119,9 +123,8 @@ fn attack(privacy: &PrivacyConfig, seed: u64, first_reward: f64) -> f64 {
 fn best_statistic(privacy: &PrivacyConfig, releases: &[f64]) -> f64 {
     let factors = posse_core::privacy::Factors::new(privacy.mechanism, privacy.max_releases);
     // Σ⁻¹ = CᵀC with A = BC; so 1ᵀΣ⁻¹r is (C·A⁻¹·1)·(C·A⁻¹·r), and A⁻¹ takes differences.
-    let differences: Vec<f64> = (0..releases.len())
-        .map(|k| releases[k] - if k == 0 { 0.0 } else { releases[k - 1] })
-        .collect();
+    let differences: Vec<f64> =
+        (0..releases.len()).map(|k| releases[k] - if k == 0 { 0.0 } else { releases[k - 1] }).collect();
     (1..=releases.len())
         .map(|k| {
             let weights = factors.weights(k as u64);
@@ -195,7 +198,11 @@ fn larger_features_and_rewards_are_scaled_or_refused() {
     assert!((trace - 1.0).abs() < 2e-4, "one observation of length one: {trace}");
     assert!((upload.evidence.moment()[1] + 0.8).abs() < 2e-4, "with a reward of -1");
     let report = scaling.privacy().unwrap();
-    assert_eq!((report.clipped, report.public().clipped), (Some(1), None), "raw counts are not for everybody");
+    assert_eq!(
+        (report.clipped, report.public().clipped),
+        (Some(1), None),
+        "raw counts are not for everybody"
+    );
     // Rewards around a centre: 0.75 is 0.25 away from it, and 7 is cut to 0.5.
     let centred = PrivacyConfig { epsilon: 1e13, reward_centre: 0.5, reward_bound: 0.5, ..privacy() };
     for (reward, expected) in [(0.75, 0.25), (7.0, 0.5), (-7.0, -0.5)] {
@@ -214,7 +221,7 @@ fn larger_features_and_rewards_are_scaled_or_refused() {
 }
 
 #[test]
-fn an_agent_with_its_state_says_the_same_again_and_one_without_opens_a_new_tree() {
+fn an_agent_with_its_state_says_the_same_again_and_one_without_opens_a_new_stream() {
     let algorithm = clustered(privacy(), f64::INFINITY);
     let (x, y) = observation(0, 1.0);
     let mut first = agent(&algorithm, 5);
@@ -274,7 +281,11 @@ fn a_cluster_may_split_while_its_upload_is_on_its_way() {
     assert_eq!(agent.receive(Downlink::Group(late)), Ok(None));
     assert_eq!(agent.save(), before);
     let report = agent.privacy().unwrap();
-    assert_eq!((report.streams, report.releases), (5, 3), "three clusters and two users; one and two releases");
+    assert_eq!(
+        (report.streams, report.releases),
+        (5, 3),
+        "three clusters and two users; one and two releases"
+    );
     let mut again = self::agent(&clustered(splitting(), 0.1), 3);
     again.restore(&before).unwrap();
     assert_eq!(again.save(), before);
@@ -317,7 +328,7 @@ fn whether_a_cluster_splits_tells_no_more_than_was_promised() {
         ..privacy()
     };
     let private = clustered(promised.clone(), 0.0);
-    let runs = 3000;
+    let runs = 1000;
     let [near, far] = split_rates(&private, runs);
     let error = 4.0 * (0.25 / runs as f64).sqrt();
     let bound = libm::exp(promised.epsilon);
@@ -329,7 +340,10 @@ fn whether_a_cluster_splits_tells_no_more_than_was_promised() {
     }
     agent.receive(Downlink::Regroup { phase: PhaseId(2), anew: false }).unwrap();
     let report = agent.privacy().unwrap();
-    assert!(report.private_partition && report.epsilon > 0.5, "splits are part of what was spent: {report:?}");
+    assert!(
+        report.private_partition && report.epsilon > 0.5,
+        "splits are part of what was spent: {report:?}"
+    );
 }
 
 #[test]
@@ -345,7 +359,9 @@ fn a_coordinator_that_asks_again_and_again_spends_nothing() {
         assert_eq!(list.uploads.len(), 1);
         assert_eq!(list.uploads[0].evidence, first.evidence, "word for word");
         let answer = agent.receive(Downlink::Regroup { phase: PhaseId(phase), anew: false }).unwrap();
-        assert!(answer.is_none_or(|answer| matches!(answer, Uplink::Clusters(list) if list.uploads.is_empty())));
+        assert!(
+            answer.is_none_or(|answer| matches!(answer, Uplink::Clusters(list) if list.uploads.is_empty()))
+        );
     }
     let now = agent.privacy().unwrap();
     assert_eq!((now.releases, now.mu), (spent.releases, spent.mu));
@@ -361,21 +377,28 @@ fn choices_without_a_reward_are_counted_like_others() {
         let mut agent = agent(&private_async(privacy), 4);
         assert_eq!(agent.learn(UserId(0), &[0.5, 0.5], 1.0).unwrap(), None);
         assert_eq!(agent.give_up(UserId(0)), None);
-        let said =
-            if rewarded { agent.learn(UserId(0), &[0.5, 0.5], 1.0).unwrap() } else { agent.give_up(UserId(0)) };
+        let said = if rewarded {
+            agent.learn(UserId(0), &[0.5, 0.5], 1.0).unwrap()
+        } else {
+            agent.give_up(UserId(0))
+        };
         let Some(Uplink::Cluster(upload)) = said else { panic!("the third interaction is due: {said:?}") };
         assert_eq!(agent.privacy().unwrap().most_of_a_user, 3);
         upload
     });
     assert_eq!(uploads[0].evidence.count(), uploads[1].evidence.count());
-    assert!((uploads[0].evidence.moment()[0] - 1.0).abs() < 0.01 && (uploads[1].evidence.moment()[0] - 0.5).abs() < 0.01);
+    assert!(
+        (uploads[0].evidence.moment()[0] - 1.0).abs() < 0.01
+            && (uploads[1].evidence.moment()[0] - 0.5).abs() < 0.01
+    );
     let plain = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
     assert_eq!(agent(&plain, 1).give_up(UserId(0)), None, "only private agents count");
 }
 
 #[test]
 fn a_user_beyond_the_cap_is_served_and_not_learned_from() {
-    let privacy = PrivacyConfig { unit: posse_core::privacy::Unit::User, user_cap: 2, max_releases: 8, ..privacy() };
+    let privacy =
+        PrivacyConfig { unit: posse_core::privacy::Unit::User, user_cap: 2, max_releases: 8, ..privacy() };
     let mut agent = agent(&private_async(privacy), 4);
     for interaction in 0..5 {
         let upload = release(&mut *agent, &[0.5, 0.5], 1.0);

@@ -120,8 +120,14 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                     commit(now + 5, indefinite(d)),
                     commit(now, random_evidence(d, 3, 1)),
                 ];
-                let group =
-                    |snapshot| Downlink::Group(GroupSnapshot { cluster: ClusterId(1), members: 1, snapshot, variance: 0.0 });
+                let group = |snapshot| {
+                    Downlink::Group(GroupSnapshot {
+                        cluster: ClusterId(1),
+                        members: 1,
+                        snapshot,
+                        variance: 0.0,
+                    })
+                };
                 let far = Version(now + 5);
                 let clustered = [
                     group(snapshot(now + 5, random_evidence(d + 1, 3, 1))),

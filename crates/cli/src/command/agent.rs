@@ -179,7 +179,8 @@ struct PolicyFile {
 /// What the agent requires about privacy: from the file, from the flags, or nothing.
 fn policy(args: &Args) -> anyhow::Result<Option<PrivacyPolicy>> {
     if let Some(path) = &args.policy {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file: PolicyFile =
             toml::from_str(&text).with_context(|| format!("{} is not a privacy policy", path.display()))?;
         return Ok(Some(file.privacy));

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use posse_core::AgentId;
-use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, Unit};
 use posse_core::Seed;
+use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, Unit};
 use serde_json::{Value, json};
 
 use super::{Ending, print, print_json};
@@ -150,7 +150,8 @@ fn of_file(file: &Path, args: &PlanArgs) -> anyhow::Result<Ending> {
         };
         print_json(&json!(plans.iter().map(document).collect::<Vec<_>>()))?;
     } else {
-        let one = |(id, request, plan): &(&String, PlanRequest, Plan)| format!("{id}\n{}", words(request, plan));
+        let one =
+            |(id, request, plan): &(&String, PlanRequest, Plan)| format!("{id}\n{}", words(request, plan));
         print(&plans.iter().map(one).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(Ending::Done)
@@ -223,7 +224,8 @@ fn words(request: &PlanRequest, plan: &Plan) -> String {
     line(if plan.observations_of_an_agent < plan.observations_to_match {
         "verdict     noise will decide more than data; sharing is not likely to pay".to_owned()
     } else if plan.signal_to_noise < 1.0 {
-        "verdict     data will rise above the noise, not far; whether sharing pays depends on the users".to_owned()
+        "verdict     data will rise above the noise, not far; whether sharing pays depends on the users"
+            .to_owned()
     } else {
         "verdict     data will outweigh the noise before the end".to_owned()
     });

@@ -141,7 +141,12 @@ pub(super) const PRIVACY: &[Setting] = &[
     setting("epsilon", Kind::Number, "ε of one unit over the whole run", "above 0"),
     setting("delta", Kind::Number, "δ: probability with which ε may fail", "between 0 and 1"),
     setting("unit", Kind::OneOf(&["interaction", "user"]), "what ε protects", ""),
-    setting("user_cap", Kind::Whole, "interactions of one user that are learned from (unit user)", "1 or more"),
+    setting(
+        "user_cap",
+        Kind::Whole,
+        "interactions of one user that are learned from (unit user)",
+        "1 or more",
+    ),
     setting(
         "mechanism",
         Kind::OneOf(&["factorisation", "tree"]),

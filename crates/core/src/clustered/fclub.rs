@@ -13,8 +13,8 @@ use crate::arms::Arms;
 use crate::clustered::config::Plan;
 use crate::clustered::local::Local;
 use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
-use crate::clustered::users::Users;
 use crate::clustered::private::Private;
+use crate::clustered::users::Users;
 use crate::clustered::width::Noisy;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
@@ -118,7 +118,15 @@ impl ClusteredAgent {
                 released.sent = local.own.clone();
                 released.said = Some(sums.clone());
                 let Release { evidence, variance } = sums;
-                ClusterUpload { cluster, number, based_on, information: 0.0, evidence, released: true, variance }
+                ClusterUpload {
+                    cluster,
+                    number,
+                    based_on,
+                    information: 0.0,
+                    evidence,
+                    released: true,
+                    variance,
+                }
             }
             _ => {
                 let (evidence, variance) = (local.own.clone(), 0.0);
@@ -145,7 +153,8 @@ impl ClusteredAgent {
             let may = match &self.private {
                 None => true,
                 Some(own) => {
-                    let new_part = local.private.as_ref().is_some_and(|p| p.baseline.is_some() && p.said.is_none());
+                    let new_part =
+                        local.private.as_ref().is_some_and(|p| p.baseline.is_some() && p.said.is_none());
                     new_part || own.privatizer.is_due(cluster.0, local.own.count(), local.released())
                 }
             };
@@ -161,9 +170,8 @@ impl ClusteredAgent {
     /// Divides a cluster into the parts that still hang together.
     fn split(&mut self, cluster: ClusterId) {
         let users = self.users.of(cluster);
-        let is_known = |&user: &usize| {
-            self.private.as_ref().is_none_or(|own| own.is_known(self.users.list[user].id.0))
-        };
+        let is_known =
+            |&user: &usize| self.private.as_ref().is_none_or(|own| own.is_known(self.users.list[user].id.0));
         // Users who were never released have edges to everybody, and would hold everything together for ever.
         let (known, unknown): (Vec<usize>, Vec<usize>) = users.into_iter().partition(is_known);
         let mut parts = self.users.graph.components(&known);
@@ -220,7 +228,15 @@ impl ClusteredAgent {
         let Release { evidence, variance } = released.said.clone()?;
         *local = local.repeating(&released, &self.model);
         let (number, based_on) = (1, local.view.version());
-        Some(ClusterUpload { cluster, number, based_on, information: 0.0, evidence, released: true, variance })
+        Some(ClusterUpload {
+            cluster,
+            number,
+            based_on,
+            information: 0.0,
+            evidence,
+            released: true,
+            variance,
+        })
     }
 
     /// Adds an observation that was checked, and clipped where that is due, to all sums it belongs to.

@@ -125,8 +125,8 @@ impl Groups {
         for key in members {
             let known = &self.clusters[key];
             let replaced = instead.filter(|(other, _)| other == key);
-            let (own, noise) =
-                replaced.map_or((&known.own, known.variance), |(_, upload)| (&upload.evidence, upload.variance));
+            let (own, noise) = replaced
+                .map_or((&known.own, known.variance), |(_, upload)| (&upload.evidence, upload.variance));
             if !own.is_empty() {
                 evidence.add(own);
                 variance += noise;

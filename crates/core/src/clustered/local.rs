@@ -2,9 +2,9 @@
 //! are served with.
 
 use crate::agent::LocalCluster;
+use crate::clustered::width::Noisy;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
-use crate::clustered::width::Noisy;
 use crate::ids::{ClusterId, UserId};
 use crate::linear::view::View;
 use crate::privacy::Release;
@@ -121,7 +121,8 @@ impl Local {
         };
         let view = View::new(model.clone()).restored(state.view.unwrap_or_default())?;
         let release = |part: Option<v1::Evidence>, variance: f64| {
-            let part = part.map(|part| wire::released_from_wire(part, Some(model.dimension()))).transpose()?;
+            let part =
+                part.map(|part| wire::released_from_wire(part, Some(model.dimension()))).transpose()?;
             let variance = wire::variance(variance)?;
             Ok::<_, DecodeError>(part.map(|evidence| Release { evidence, variance }))
         };

@@ -54,7 +54,8 @@ impl Groups {
             .into_iter()
             .map(|keys| keys.into_iter().map(|key| self.candidate(key)).collect())
             .collect();
-        let newcomer = Candidate { agent: key.0.0, estimate: vec![0.0; self.dimension()], count: 0, noise: 0.0 };
+        let newcomer =
+            Candidate { agent: key.0.0, estimate: vec![0.0; self.dimension()], count: 0, noise: 0.0 };
         merging.place(&newcomer, groups.iter().map(Vec::as_slice)).map(|index| ids[index])
     }
 

@@ -29,8 +29,8 @@ impl Private {
     pub(super) fn new(plan: &Plan<'_>, id: AgentId, dimension: usize, seed: Seed) -> Option<Self> {
         let (privacy, budget) = (plan.privacy?, plan.budget(dimension)?);
         Some(Self {
-            privatizer: Privatizer::new(privacy, plan.may_split(), dimension, id, seed),
-            width: PrivateWidth::new(plan.model, privacy, budget, dimension),
+            width: PrivateWidth::new(plan.model, privacy, budget.clone(), dimension),
+            privatizer: Privatizer::new(privacy, budget, dimension, id, seed),
         })
     }
 

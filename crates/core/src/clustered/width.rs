@@ -46,7 +46,12 @@ pub(crate) struct PrivateWidth {
 }
 
 impl PrivateWidth {
-    pub(crate) fn new(model: &ModelConfig, privacy: &PrivacyConfig, budget: Budget, dimension: usize) -> Self {
+    pub(crate) fn new(
+        model: &ModelConfig,
+        privacy: &PrivacyConfig,
+        budget: Budget,
+        dimension: usize,
+    ) -> Self {
         let streams = privacy.streams as f64;
         Self {
             noise: model.noise,

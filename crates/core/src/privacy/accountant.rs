@@ -194,8 +194,8 @@ mod tests {
                 .map(|leaf| nodes.iter().filter(|(first, last)| (*first..=*last).contains(&leaf)).count())
                 .max()
                 .unwrap();
-            let expected = worst as f64 / 5.0 * accountant.budget.mu.powi(2);
-            let spent = accountant.mu().powi(2);
+            let expected = worst as f64 / 5.0 * accountant.budget.mu * accountant.budget.mu;
+            let spent = accountant.mu() * accountant.mu();
             assert!((spent / expected - 1.0).abs() < 1e-9, "{releases}: {spent} is not {expected}");
         }
     }

@@ -78,14 +78,16 @@ pub fn gaussian_delta(rho: f64, epsilon: f64) -> f64 {
     phi(mu / 2.0 - epsilon / mu) - libm::exp(epsilon) * phi(-mu / 2.0 - epsilon / mu)
 }
 
+/// Losses beyond this are converted by zCDP: the exponentials of the exact formula leave the numbers, and nothing is hidden anyway.
+const LARGEST_EXACT: f64 = 30.0;
+
 /// The smallest ε ≥ 0 at which Gaussian noise with loss `mu` has a δ of at most `delta`, up to rounding upwards.
 #[must_use]
 pub fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
     if mu <= 0.0 || gaussian_delta(0.5 * mu * mu, 0.0) <= delta {
         return 0.0;
     }
-    // With μ beyond 10⁷ the exponential overflows; the bound of zCDP is then as good as any.
-    if mu > 30.0 {
+    if mu > LARGEST_EXACT {
         return epsilon(0.5 * mu * mu, delta);
     }
     let (mut low, mut high) = (0.0, epsilon(0.5 * mu * mu, delta));
@@ -103,15 +105,19 @@ pub fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
 /// The largest loss whose [`gaussian_epsilon`] at `delta` is at most `target`, up to rounding downwards.
 #[must_use]
 pub fn gaussian_mu(target: f64, delta: f64) -> f64 {
-    // zCDP promises no less than it keeps, so its ρ is a loss that fits.
+    // zCDP promises no less than it keeps, so its ρ is a loss that fits. Beyond it nobody looks for more.
     let mut low = (2.0 * rho(target, delta)).sqrt();
+    if low > LARGEST_EXACT {
+        return low;
+    }
+    let fits = |mu: f64| gaussian_delta(0.5 * mu * mu, target) <= delta;
     let mut high = 2.0 * low;
-    while gaussian_epsilon(high, delta) <= target && high < 1e16 {
+    while high < LARGEST_EXACT && fits(high) {
         (low, high) = (high, 2.0 * high);
     }
-    for _ in 0..80 {
+    for _ in 0..60 {
         let middle = 0.5 * (low + high);
-        if gaussian_epsilon(middle, delta) <= target {
+        if fits(middle) {
             low = middle;
         } else {
             high = middle;
@@ -141,7 +147,10 @@ mod tests {
             for delta in [1e-12, 1e-5, 0.1, 0.5] {
                 let mu = gaussian_mu(target, delta);
                 let back = gaussian_epsilon(mu, delta);
-                assert!(back <= target && back > target * (1.0 - 1e-5), "{target} {delta}: {mu} gives {back}");
+                assert!(
+                    back <= target && back > target * (1.0 - 1e-5),
+                    "{target} {delta}: {mu} gives {back}"
+                );
                 assert!(gaussian_epsilon(mu, delta) <= epsilon(0.5 * mu * mu, delta) * (1.0 + 1e-9));
             }
         }

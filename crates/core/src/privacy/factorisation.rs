@@ -221,7 +221,10 @@ mod tests {
                         let sum: f64 = (leaf..=k)
                             .map(|i| factors.released(k)[i - 1] * f64::from(factors.measured(i)[leaf - 1]))
                             .sum();
-                        assert!((sum / PARTS - 1.0).abs() < 1e-9, "{mechanism:?} {n}: release {k}, leaf {leaf}");
+                        assert!(
+                            (sum / PARTS - 1.0).abs() < 1e-9,
+                            "{mechanism:?} {n}: release {k}, leaf {leaf}"
+                        );
                     }
                 }
             }

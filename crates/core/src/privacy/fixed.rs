@@ -102,8 +102,11 @@ pub(crate) fn measure(
     for entry in 0..entries {
         let on_diagonal = next_diagonal.next_if_eq(&entry).is_some();
         let deviation = if on_diagonal { sigma * std::f64::consts::SQRT_2 } else { sigma };
-        let exact: i128 =
-            leaves.iter().zip(weights).map(|(leaf, weight)| i128::from(leaf.sums[entry]) * i128::from(*weight)).sum();
+        let exact: i128 = leaves
+            .iter()
+            .zip(weights)
+            .map(|(leaf, weight)| i128::from(leaf.sums[entry]) * i128::from(*weight))
+            .sum();
         let finest = libm::ldexp(units.of(entry, dimension), -(PART_BITS as i32));
         // Steps of the lattice are 2^shift of the finest ones; a shift below −20 would be noise of nothing.
         let shift = (libm::floor(libm::log2(deviation / finest / LATTICE)) as i32).clamp(-20, 90);

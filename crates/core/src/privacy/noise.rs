@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::ids::{AgentId, Incarnation};
-use crate::random::Seed;
 use crate::privacy::sampler::Bits;
+use crate::random::Seed;
 
 /// Whose sums a stream of releases is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -152,7 +152,14 @@ mod tests {
     fn request() -> PlanRequest {
         let privacy = PrivacyConfig { streams: 20, ..Default::default() };
         let least_eigenvalue = 1.0 / 18.0;
-        PlanRequest { privacy, splits: false, dimension: 10, agents: 5, interactions: 1_000_000, least_eigenvalue }
+        PlanRequest {
+            privacy,
+            splits: false,
+            dimension: 10,
+            agents: 5,
+            interactions: 1_000_000,
+            least_eigenvalue,
+        }
     }
 
     /// ε = 1, δ = 1e-5, d = 10, 16 releases: noise of 13.8 in the worst release, whose eigenvalues end at 87.

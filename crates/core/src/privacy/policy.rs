@@ -82,7 +82,11 @@ impl PrivacyPolicy {
     /// and are always allowed.
     pub fn admits(&self, algorithm: &Algorithm) -> Result<(), PolicyBreach> {
         let Some(privacy) = algorithm.privacy() else {
-            return if algorithm.sends_nothing() { Ok(()) } else { Err(PolicyBreach::NotPrivate(algorithm.name())) };
+            return if algorithm.sends_nothing() {
+                Ok(())
+            } else {
+                Err(PolicyBreach::NotPrivate(algorithm.name()))
+            };
         };
         privacy.check().map_err(PolicyBreach::Settings)?;
         // Written so that a number that is none is refused.
@@ -170,7 +174,10 @@ mod tests {
         assert_eq!(PrivacyPolicy { allow_raw_buffer: true, ..policy }.admits(&raw), Ok(()));
         let users = PrivacyPolicy { unit: Unit::User, ..policy };
         let breach = users.admits(&offer(PrivacyConfig::default())).unwrap_err();
-        assert_eq!(breach.to_string(), "the federation protects one interaction, and this agent requires one user");
+        assert_eq!(
+            breach.to_string(),
+            "the federation protects one interaction, and this agent requires one user"
+        );
     }
 
     /// Every algorithm there is either promises privacy, or sends nothing, or is refused by name.

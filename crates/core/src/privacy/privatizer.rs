@@ -39,12 +39,11 @@ pub(crate) struct Privatizer {
 impl Privatizer {
     pub(crate) fn new(
         config: &PrivacyConfig,
-        splits: bool,
+        budget: Budget,
         dimension: usize,
         id: AgentId,
         seed: Seed,
     ) -> Self {
-        let budget = Budget::new(config, dimension, splits);
         Self {
             config: config.clone(),
             units: Units::new(config),

@@ -56,7 +56,12 @@ impl Stream {
     }
 
     /// The next release, or `None` if there is none left.
-    pub(crate) fn release(&mut self, share: &Share, units: Units, source: &mut dyn NoiseSource) -> Option<Release> {
+    pub(crate) fn release(
+        &mut self,
+        share: &Share,
+        units: Units,
+        source: &mut dyn NoiseSource,
+    ) -> Option<Release> {
         let number = self.released() + 1;
         if number > share.factors.releases() {
             return None;
@@ -99,15 +104,25 @@ impl Stream {
     }
 
     /// The stream that was saved, for at most `releases` releases.
-    pub(crate) fn restored(state: v1::StreamState, dimension: usize, releases: u64) -> Result<Self, DecodeError> {
+    pub(crate) fn restored(
+        state: v1::StreamState,
+        dimension: usize,
+        releases: u64,
+    ) -> Result<Self, DecodeError> {
         let entries = packed(dimension) + dimension;
         let id = if state.user { StreamId::User(state.id) } else { StreamId::Cluster(state.id) };
         let sound = state.leaves.len() == state.measured.len() + 1
             && state.measured.len() as u64 <= releases
             && state.leaves.iter().all(|leaf| leaf.sums.len() == entries)
-            && state.measured.iter().all(|m| m.numbers.len() == entries && m.numbers.iter().all(|v| v.is_finite()));
+            && state
+                .measured
+                .iter()
+                .all(|m| m.numbers.len() == entries && m.numbers.iter().all(|v| v.is_finite()));
         if !sound {
-            return Err(DecodeError::invalid("stream", "its leaves and measurements do not fit its releases"));
+            return Err(DecodeError::invalid(
+                "stream",
+                "its leaves and measurements do not fit its releases",
+            ));
         }
         let leaf = |leaf: v1::LeafState| Leaf { sums: leaf.sums, count: leaf.count };
         Ok(Self {
@@ -156,14 +171,22 @@ mod tests {
                     let all = release.gram().iter().chain(release.moment());
                     sums.iter_mut().zip(all).for_each(|(sum, value)| *sum += value * value);
                 }
-                assert_eq!(stream.release(&share, units, &mut source), None, "release number max_releases + 1");
+                assert_eq!(
+                    stream.release(&share, units, &mut source),
+                    None,
+                    "release number max_releases + 1"
+                );
             }
             let n = seeds as f64;
             for (k, sums) in (1..).zip(&squares) {
                 for (entry, factor) in [2.0, 1.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
                     let expected = factor * share.variance(k);
                     let off = (sums[entry] / n - expected).abs() / (expected * (2.0 / n).sqrt());
-                    assert!(off < 5.0, "{mechanism:?}: release {k}, entry {entry}: {} is not {expected}", sums[entry] / n);
+                    assert!(
+                        off < 5.0,
+                        "{mechanism:?}: release {k}, entry {entry}: {} is not {expected}",
+                        sums[entry] / n
+                    );
                 }
             }
         }

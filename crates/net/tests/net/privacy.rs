@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use posse_core::wire::v1;
 use posse_core::privacy::{PrivacyPolicy, Unit};
+use posse_core::wire::v1;
 use posse_core::{Algorithm, Arms, AsyncLinUcb, CdpFclubDc, FclubDc, PrivacyConfig, Tick, UserId};
 use posse_net::agent::{AgentError, Carriage, NoiseOrigin};
 use posse_net::coordinator::Running;
@@ -19,12 +19,8 @@ use crate::support::{DIMENSION, config, coordinator, federation, interact};
 
 /// Releases after 5, 10, 20 … observations.
 pub(crate) fn private() -> FederationConfig {
-    let privacy = PrivacyConfig {
-        max_releases: 8,
-        first_release: 5,
-        release_growth: 2.0,
-        ..Default::default()
-    };
+    let privacy =
+        PrivacyConfig { max_releases: 8, first_release: 5, release_growth: 2.0, ..Default::default() };
     federation(Algorithm::AsyncLinUcb(AsyncLinUcb { privacy: Some(privacy), ..Default::default() }))
 }
 
@@ -122,7 +118,10 @@ async fn an_agent_without_its_state_opens_a_new_stream_and_says_so() {
         assert_eq!(said, life == 2);
         agent.abort().await;
     }
-    assert_ne!(releases[0], releases[1], "the same measurement of another life: other noise over the same sums");
+    assert_ne!(
+        releases[0], releases[1],
+        "the same measurement of another life: other noise over the same sums"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,7 +193,8 @@ async fn a_policy_stays_in_force_without_being_repeated() {
     start(settings.clone()).await.close().await.unwrap();
     // A stricter one is not what the federation promises: the state is refused as well.
     let users = Some(PrivacyPolicy { unit: Unit::User, ..Default::default() });
-    let error = Agent::start(AgentConfig { policy: users, ..settings.clone() }, Clock::system()).await.unwrap_err();
+    let error =
+        Agent::start(AgentConfig { policy: users, ..settings.clone() }, Clock::system()).await.unwrap_err();
     assert!(matches!(&error, AgentError::Policy(said) if said.contains("one user")), "{error}");
     // Noise from the seed is refused by the policy in the state alone.
     let seeded = AgentConfig { noise: NoiseOrigin::Seed, ..settings };
@@ -243,7 +243,11 @@ async fn a_statement_shows_nothing_that_was_not_released() {
     let data = tempfile::tempdir().unwrap();
     let running = coordinator(data.path(), private()).await;
     let statements = async |reward: f64| {
-        let agent = start(AgentConfig { expire_after: Some(std::time::Duration::from_secs(60)), ..by_hand(&running, None) }).await;
+        let agent = start(AgentConfig {
+            expire_after: Some(std::time::Duration::from_secs(60)),
+            ..by_hand(&running, None)
+        })
+        .await;
         let arms = Arms::from_rows(DIMENSION, &[[0.5; DIMENSION]]).unwrap();
         for _ in 0..4 {
             let chosen = agent.choose(UserId(0), &arms).unwrap();
@@ -262,11 +266,16 @@ async fn a_statement_shows_nothing_that_was_not_released() {
     assert_eq!(without_life(one), without_life(other), "nothing was released, and nothing else shows");
     assert!(!report.seeded && report.void.is_none() && !report.uncounted);
     let careless = start(by_hand(&running, None)).await.privacy().unwrap();
-    assert!(careless.uncounted && careless.uncovered().iter().any(|channel| channel.contains("reward at all")));
+    assert!(
+        careless.uncounted && careless.uncovered().iter().any(|channel| channel.contains("reward at all"))
+    );
     let seeded = start(AgentConfig { noise: NoiseOrigin::Seed, ..by_hand(&running, None) }).await;
     let statement = serde_json::to_value(seeded.privacy().unwrap().statement()).unwrap();
     assert_eq!(statement["epsilon"], serde_json::Value::Null, "none, not a number");
-    assert!(statement["guarantee"].as_str().unwrap().starts_with("none: noise follows from the seed"), "{statement}");
+    assert!(
+        statement["guarantee"].as_str().unwrap().starts_with("none: noise follows from the seed"),
+        "{statement}"
+    );
 }
 
 /// The attack: counts of uploads tell whose choice got no reward. They are the same when it expires.
@@ -294,4 +303,73 @@ async fn choices_that_expire_are_counted_and_come_back_after_a_crash() {
     let agent = Agent::start(settings, clock()).await.unwrap();
     assert_eq!(leaving(&agent), released, "the same bits after a crash");
     assert_eq!(agent.privacy().unwrap().most_of_a_user, 5);
+}
+
+/// What every agent with this noise released first, by agent, read off the coordinator's log: its rewards are 1 for agents
+/// with an even number and −1 for others.
+async fn first_releases(agents: u64, noise: NoiseOrigin) -> Vec<(u64, Vec<f64>)> {
+    let data = tempfile::tempdir().unwrap();
+    let privacy = PrivacyConfig { first_release: 1, max_releases: 1, ..audited() };
+    let running = coordinator(data.path(), with(privacy)).await;
+    for id in 1..=agents {
+        let settings = AgentConfig { noise, carriage: Carriage::ByHand, ..config(running.address, id) };
+        let agent = start(settings).await;
+        carry(&agent).await;
+        let arms = Arms::from_rows(DIMENSION, &[[0.5; DIMENSION]]).unwrap();
+        let chosen = agent.choose(UserId(0), &arms).unwrap();
+        agent.reward(chosen.id, if id % 2 == 0 { 1.0 } else { -1.0 }).unwrap();
+        carry(&agent).await;
+        agent.abort().await;
+    }
+    let contents = read(&data.path().join("federations").join("test")).unwrap();
+    let release = |bytes: &Vec<u8>| {
+        let entry = v1::LogEntry::decode(&bytes[..]).unwrap();
+        let Some(v1::log_entry::Event::Accepted(frame)) = entry.event else { return None };
+        let Some(v1::uplink::Kind::Cluster(upload)) = frame.message?.kind else { return None };
+        Some((entry.agent, upload.evidence?.moment))
+    };
+    contents.entries.iter().filter_map(release).collect()
+}
+
+const E_TO_THE_EPSILON: f64 = 7.389_056;
+
+fn audited() -> PrivacyConfig {
+    PrivacyConfig { epsilon: 2.0, delta: 1e-3, ..Default::default() }
+}
+
+/// The audit of deployed agents: the coordinator is the adversary, reads its log and guesses one reward of each agent from
+/// its release. How often it is right bounds ε from below, with a confidence of more than 99.9 %.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_reads_its_log_learns_no_more_than_was_promised() {
+    let agents = 600;
+    let releases = first_releases(agents, NoiseOrigin::System).await;
+    assert_eq!(releases.len() as u64, agents);
+    let guesses = |even: bool, threshold: f64| {
+        let own = releases.iter().filter(|(agent, _)| (agent % 2 == 0) == even);
+        let (n, hits) = own.fold((0.0, 0.0), |(n, hits), (_, moment)| {
+            (n + 1.0, hits + f64::from(u8::from(moment.iter().sum::<f64>() > threshold)))
+        });
+        let (p, n): (f64, f64) = (hits / n, n);
+        (p, 4.0 * (p * (1.0 - p) / n).sqrt() + 4.0 / n)
+    };
+    let ratios = [0.0, 2.0, 4.0].into_iter().map(|threshold| {
+        let ((hits, off), (alarms, more)) = (guesses(true, threshold), guesses(false, threshold));
+        (hits - off - audited().delta) / (alarms + more)
+    });
+    let audited_ratio = ratios.fold(0.0, f64::max);
+    assert!(audited_ratio <= E_TO_THE_EPSILON, "the log shows a ratio of {audited_ratio}");
+    let ((hits, _), (alarms, _)) = (guesses(true, 0.0), guesses(false, 0.0));
+    assert!(hits > alarms, "the attack is idle: {hits} {alarms}");
+}
+
+/// The planted leak: noise that follows from the seed. Agents with the same number release the same bits in every federation with
+/// that seed, so that whoever runs one for each reward reads off which it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_finds_noise_that_the_coordinator_knows() {
+    let (once, again) =
+        (first_releases(8, NoiseOrigin::Seed).await, first_releases(8, NoiseOrigin::Seed).await);
+    assert_eq!(once, again, "with the seed known, every reward is bare");
+    let (once, again) =
+        (first_releases(8, NoiseOrigin::System).await, first_releases(8, NoiseOrigin::System).await);
+    assert!(once.iter().zip(&again).all(|(a, b)| a.1 != b.1));
 }
