@@ -8,6 +8,9 @@ use posse_core::privacy::{Budget, Mechanism, smallest_eigenvalue};
 use posse_core::wire::{decode_uplink, encode_uplink};
 use posse_core::*;
 
+/// When the tests begin: far from zero, as every real clock is.
+const NOW: Tick = Tick(1_700_000_000_000_000);
+
 const D: usize = 2;
 const RELEASES: u64 = 4;
 
@@ -415,7 +418,7 @@ fn what_is_shared_stays_positive_definite_whatever_the_noise() {
     let algorithm = private_async(privacy());
     let floor = Budget::new(&privacy(), D, false).floor(25.0);
     let mut coordinator = algorithm.coordinator(Shape::shared(D)).unwrap();
-    coordinator.join(AgentId(0), Entrance::NewLife);
+    coordinator.join(NOW, AgentId(0), Entrance::NewLife);
     // Releases far below zero, as noise may make them.
     for number in 1..=5 {
         let evidence = posse_core::wire::v1::Evidence {
@@ -437,7 +440,7 @@ fn what_is_shared_stays_positive_definite_whatever_the_noise() {
         let kind = Some(posse_core::wire::v1::uplink::Kind::Cluster(upload));
         let wire = posse_core::wire::v1::Uplink { kind };
         let upload = decode_uplink(&prost::Message::encode_to_vec(&wire)).unwrap();
-        let told = coordinator.receive(AgentId(0), upload).unwrap();
+        let told = coordinator.receive(NOW, AgentId(0), upload).unwrap();
         let Downlink::Group(group) = &told[0].message else { panic!("an answer with sums") };
         assert!(smallest_eigenvalue(group.snapshot.evidence.gram(), D) >= floor * (1.0 - 1e-9));
         assert_eq!((coordinator.repairs(), group.variance), (number, 25.0));
@@ -459,7 +462,7 @@ fn play(algorithm: &Algorithm) -> Play {
     let mut coordinator = algorithm.coordinator(shape).unwrap();
     let ids = [AgentId(0), AgentId(1)];
     let mut agents = ids.map(|id| algorithm.agent(id, shape, &federation).unwrap());
-    ids.iter().for_each(|id| drop(coordinator.join(*id, Entrance::NewLife)));
+    ids.iter().for_each(|id| drop(coordinator.join(NOW, *id, Entrance::NewLife)));
     let mut play = Play::default();
     let mut random = Seed(4).stream("play", 0, 0);
     for step in 0..600u64 {
@@ -483,7 +486,7 @@ fn play(algorithm: &Algorithm) -> Play {
             };
             let said = all.iter().map(|upload| (ids[from].0, upload.cluster, upload.evidence.clone()));
             play.uploads.extend(said);
-            for outgoing in coordinator.receive(ids[from], up).unwrap() {
+            for outgoing in coordinator.receive(NOW, ids[from], up).unwrap() {
                 for (to, agent) in agents.iter_mut().enumerate() {
                     if outgoing.to.includes(ids[to]) {
                         let answer = agent.receive(outgoing.message.clone()).unwrap();

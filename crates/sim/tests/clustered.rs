@@ -180,6 +180,7 @@ impl Observer for Coverage {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         let Event::Down { agent, message: posse_core::Downlink::Group(group) } = event else { return };
         let view = stage.agent(*agent).expect("it just heard something").inspect();
+        let view = view.linear.expect("a linear agent");
         let s = regularized(&gram([view.base]), 1.0);
         let off: Vec<f64> = view.model.estimate().iter().zip(&self.theta).map(|(a, b)| a - b).collect();
         // β = σ₀√(1 + m/(ℓ+λ))·√(2 ln(mL/α_f) + d·ln(1 + T/(d(ℓ+λ)))) + (v + ‖H‖·S)/√(ℓ+λ) + √λ·S.

@@ -165,7 +165,7 @@ fn request_of(group: &Group, args: &PlanArgs) -> anyhow::Result<Option<PlanReque
     let dimension = world.shape(AgentId(0)).dimension();
     let budget = config.algorithm.privacy_budget(dimension);
     Ok(Some(PlanRequest {
-        privacy: privacy.clone(),
+        privacy,
         splits: budget.is_some_and(|budget| budget.user.is_some()),
         dimension,
         agents: config.agents,

@@ -5,8 +5,10 @@ use thiserror::Error;
 
 use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
+use crate::federation::Placement;
 use crate::privacy::budget::Budget;
-use crate::privacy::config::{PrivacyConfig, Unit};
+use crate::privacy::config::Unit;
+use crate::recipe::Sharing;
 use crate::width::{POSITIVE, UNIT};
 
 /// The privacy that an agent requires. It is the agent's own: the coordinator, which a promise is meant to hold
@@ -82,11 +84,8 @@ impl PrivacyPolicy {
     /// and are always allowed.
     pub fn admits(&self, algorithm: &Algorithm) -> Result<(), PolicyBreach> {
         let Some(privacy) = algorithm.privacy() else {
-            return if algorithm.sends_nothing() {
-                Ok(())
-            } else {
-                Err(PolicyBreach::NotPrivate(algorithm.name()))
-            };
+            let alone = algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
+            return if alone { Ok(()) } else { Err(PolicyBreach::NotPrivate(algorithm.name())) };
         };
         privacy.check().map_err(PolicyBreach::Settings)?;
         // Written so that a number that is none is refused.
@@ -109,16 +108,6 @@ impl PrivacyPolicy {
 }
 
 impl Algorithm {
-    /// What it promises about privacy, if anything.
-    #[must_use]
-    pub const fn privacy(&self) -> Option<&PrivacyConfig> {
-        match self {
-            Self::CdpFclubDc(config) => Some(&config.privacy),
-            Self::AsyncLinUcb(config) => config.privacy.as_ref(),
-            _ => None,
-        }
-    }
-
     /// How it divides the budget of its promise over arms with so many features, if it promises anything.
     #[must_use]
     pub fn privacy_budget(&self, dimension: usize) -> Option<Budget> {
@@ -126,25 +115,7 @@ impl Algorithm {
             Self::CdpFclubDc(config) => config.clusters.may_split(),
             _ => false,
         };
-        self.privacy().map(|privacy| Budget::new(privacy, dimension, splits))
-    }
-
-    /// Whether agents learn alone and never send what they learned.
-    const fn sends_nothing(&self) -> bool {
-        matches!(
-            self,
-            Self::LinUcb(_)
-                | Self::LinTs(_)
-                | Self::UserLinUcb(_)
-                | Self::Club(_)
-                | Self::Sclub(_)
-                | Self::NUcbGlm(_)
-                | Self::NOnsGlm(_)
-                | Self::KernelUcb(_)
-                | Self::KernelTs(_)
-                | Self::NeuralUcb(_)
-                | Self::NeuralTs(_)
-        )
+        self.privacy().map(|privacy| Budget::new(&privacy, dimension, splits))
     }
 }
 
@@ -153,6 +124,7 @@ mod tests {
     use super::*;
     use crate::clustered::CdpFclubDc;
     use crate::linear::AsyncLinUcb;
+    use crate::privacy::PrivacyConfig;
 
     fn offer(privacy: PrivacyConfig) -> Algorithm {
         Algorithm::CdpFclubDc(CdpFclubDc { privacy, ..Default::default() })
@@ -185,8 +157,9 @@ mod tests {
     fn algorithms_without_a_promise_are_refused_unless_they_send_nothing() {
         let policy = PrivacyPolicy::default();
         for algorithm in Algorithm::all() {
-            let alone = algorithm.sends_nothing() || algorithm.privacy().is_some();
-            assert_eq!(policy.admits(&algorithm).is_ok(), alone, "{}", algorithm.name());
+            let alone = algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
+            let private = alone || algorithm.privacy().is_some();
+            assert_eq!(policy.admits(&algorithm).is_ok(), private, "{}", algorithm.name());
         }
         let plain = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
         assert_eq!(policy.admits(&plain), Err(PolicyBreach::NotPrivate("async-lin-ucb")));
