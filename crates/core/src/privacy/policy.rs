@@ -40,7 +40,7 @@ pub enum PolicyBreach {
     #[error("`{0}` promises no privacy, and this agent requires it")]
     NotPrivate(&'static str),
     /// ε is larger than allowed.
-    #[error("the federation promises ε = {offered}, and this agent requires {allowed} or less")]
+    #[error("the federation promises ε = {offered:?}, and this agent requires {allowed:?} or less")]
     Epsilon {
         /// What the federation promises.
         offered: f64,
@@ -84,7 +84,8 @@ impl PrivacyPolicy {
     /// and are always allowed.
     pub fn admits(&self, algorithm: &Algorithm) -> Result<(), PolicyBreach> {
         let Some(privacy) = algorithm.privacy() else {
-            let alone = algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
+            let alone =
+                algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
             return if alone { Ok(()) } else { Err(PolicyBreach::NotPrivate(algorithm.name())) };
         };
         privacy.check().map_err(PolicyBreach::Settings)?;
@@ -157,7 +158,8 @@ mod tests {
     fn algorithms_without_a_promise_are_refused_unless_they_send_nothing() {
         let policy = PrivacyPolicy::default();
         for algorithm in Algorithm::all() {
-            let alone = algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
+            let alone =
+                algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
             let private = alone || algorithm.privacy().is_some();
             assert_eq!(policy.admits(&algorithm).is_ok(), private, "{}", algorithm.name());
         }

@@ -181,6 +181,7 @@ impl Life {
             life.replay(entry, clock.now()).map_err(|error| foreign(&error))?;
         }
         life.outbox.clear();
+        life.endpoint.finish_replay();
         life.status =
             AgentStatus { life: life.status.life, pending: life.pending.len(), ..Default::default() };
         life.journal = Some(journal);
@@ -278,7 +279,7 @@ impl Life {
     fn forget(&mut self, id: ChoiceId, now: Tick) {
         let user = self.pending.get(&id).map(|pending| pending.user);
         self.settle(id);
-        let frame = user.and_then(|user| self.endpoint.give_up(user, now));
+        let frame = user.and_then(|user| self.endpoint.give_up(now, user));
         self.post(frame);
     }
 

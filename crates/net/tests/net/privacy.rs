@@ -228,7 +228,8 @@ async fn an_old_state_is_refused_by_the_count_that_the_coordinator_keeps() {
     let old = start(by_hand(&running, Some(&copy))).await;
     interact(&old, 4);
     assert_eq!(leaving(&old).len(), 1, "it does not know yet that this was released before");
-    // What it made never leaves: the answer to its hello tells that the coordinator has counted further.
+    // What it made never leaves: the answer to its hello tells that the coordinator has counted further than this state
+    // has sent. (It used to take the count for that of its own release, which had not left yet.)
     assert!(old.exchange().await.is_err());
     carry(&old).await;
     assert_eq!(accepted(data.path()), first, "nothing was released a second time");
@@ -293,7 +294,9 @@ async fn choices_that_expire_are_counted_and_come_back_after_a_crash() {
     let agent = Agent::start(settings.clone(), clock()).await.unwrap();
     carry(&agent).await;
     let arms = Arms::from_rows(DIMENSION, &[[0.5; DIMENSION]]).unwrap();
-    (0..5).for_each(|_| drop(agent.choose(UserId(0), &arms).unwrap()));
+    for _ in 0..5 {
+        agent.choose(UserId(0), &arms).unwrap();
+    }
     assert!(leaving(&agent).is_empty());
     time.store(2_000_000, std::sync::atomic::Ordering::SeqCst);
     agent.choose(UserId(0), &arms).unwrap();
