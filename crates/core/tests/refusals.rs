@@ -218,7 +218,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
         empty.evidence = Parcel::wrap(&Evidence::none(d));
         let mut messages = vec![
             (AgentId(77), Uplink::Evidence(upload(1, &good))),
-            (AgentId(77), Uplink::RoundRequest),
+            (AgentId(77), Uplink::RoundRequest { observations: 0 }),
             (known, Uplink::Evidence(upload(next, &random_evidence(d + 1, 3, 2)))),
             (known, Uplink::Evidence(upload(next, &random_evidence(d - 1, 30, 2)))),
             (known, Uplink::Evidence(upload(next - 1, &good))),
@@ -234,7 +234,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
             (known, Uplink::RoundEvidence { round: RoundId(1 << 40), evidence: Parcel::wrap(&good) }),
         ];
         if exchanges_uploads(&case) {
-            messages.push((known, Uplink::RoundRequest));
+            messages.push((known, Uplink::RoundRequest { observations: 0 }));
         }
         let (cluster, based_on, phase) = (ClusterId(1 << 40), Version(0), PhaseId(0));
         let of_cluster = |evidence: Evidence, released| ClusterUpload {
@@ -274,7 +274,10 @@ fn a_round_refuses_what_no_observations_give_and_still_ends() {
         let d = case.shared();
         let mut host = Host::after(case, 40);
         let coordinator = &mut host.coordinator;
-        assert_eq!(coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap().len(), 1);
+        assert_eq!(
+            coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest { observations: 0 }).unwrap().len(),
+            1
+        );
         let round = (1..).map(RoundId).find(|&round| {
             let evidence = Parcel::wrap(&Evidence::none(d + 1));
             let answer = coordinator.receive(NOW, AgentId(0), Uplink::RoundEvidence { round, evidence });

@@ -64,7 +64,8 @@ fn uplink(message: &Uplink) -> String {
             observations(upload.evidence.count()),
             significant(upload.information),
         ),
-        Uplink::RoundRequest => "round request".to_owned(),
+        Uplink::RoundRequest { observations: 0 } => "round request".to_owned(),
+        Uplink::RoundRequest { observations } => format!("round request with {observations}"),
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
         }

@@ -26,6 +26,9 @@ const RECORD: usize = 3000;
 /// Measure a coordinator and an agent under load on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Example:
+  posse load --agents 1000 --seconds 5
+
 A coordinator is started as a process of its own, on loopback and on the disk of --data; the load comes from
 here and takes processors from it. Run it in a release build and on a quiet machine.")]
 pub(crate) struct Args {

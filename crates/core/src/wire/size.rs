@@ -23,14 +23,15 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
                 + double(upload.information)
                 + embedded(parcel_len(&upload.evidence))
         }
-        Uplink::RoundRequest => 0,
         Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
         Uplink::Gradient(gradient) => {
             let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
         }
         Uplink::Cluster(upload) => cluster_len(upload),
-        Uplink::NetworkRequest { observations } => integer(*observations),
+        Uplink::RoundRequest { observations } | Uplink::NetworkRequest { observations } => {
+            integer(*observations)
+        }
         Uplink::NetworkPart(part) => network_part_len(part),
         Uplink::Weights(weights) => weights_len(weights),
         Uplink::Extension(extension) => extension_len(extension),

@@ -83,9 +83,12 @@ pub struct EvidenceUpload {
     #[prost(message, optional, tag = "4")]
     pub evidence: ::core::option::Option<Evidence>,
 }
-/// Please start a round.
+/// Please start a round; on a schedule, when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RoundRequest {
+    /// How many observations of the agent no model contains yet. Zero asks for a round at once.
+    #[prost(uint64, tag = "1")]
+    pub observations: u64,
 }
 /// An agent's part of a round.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -955,6 +958,9 @@ pub struct GlmAgentState {
     /// one-ucb-glm and n-ucb-glm: observations at the last refit.
     #[prost(uint64, tag = "17")]
     pub refitted: u64,
+    /// Scheduled rounds: how many observations that no model contains the coordinator was told of.
+    #[prost(uint64, tag = "18")]
+    pub reported: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MinimiserState {
@@ -1032,6 +1038,14 @@ pub struct GlmCoordinatorState {
     pub potential: f64,
     #[prost(double, tag = "22")]
     pub squares: f64,
+    /// Scheduled rounds: how many observations that no model contains each agent has.
+    #[prost(message, repeated, tag = "23")]
+    pub reported: ::prost::alloc::vec::Vec<GlmPart>,
+    /// solver = "auto": gradients asked for when each method was last used; 0 if it never was.
+    #[prost(uint64, tag = "24")]
+    pub preconditioned_evaluations: u64,
+    #[prost(uint64, tag = "25")]
+    pub newton_evaluations: u64,
 }
 /// An observation as the statistics see it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1117,6 +1131,14 @@ pub struct NeuralAgentState {
     /// Whether the widths are the mean over exactly these users.
     #[prost(bool, tag = "19")]
     pub averaged: bool,
+    /// The agent asked not to wait any longer for the others of the round it has answered.
+    #[prost(bool, tag = "20")]
+    pub hurried: bool,
+    /// The newest observation, if networks are trained on those of rounds only (training_data = "rounds").
+    #[prost(double, repeated, tag = "21")]
+    pub latest_features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "22")]
+    pub latest_reward: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PooledUserState {

@@ -59,7 +59,7 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         uploads.prop_map(|(number, based_on, information, evidence)| {
             Uplink::Evidence(EvidenceUpload { number, based_on: Version(based_on), information, evidence })
         }),
-        Just(Uplink::RoundRequest),
+        any::<u64>().prop_map(|observations| Uplink::RoundRequest { observations }),
         extensions().prop_map(Uplink::Extension),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),

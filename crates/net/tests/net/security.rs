@@ -206,7 +206,8 @@ async fn impossible_messages_are_refused_counted_and_change_nothing() {
         ("sequence", UpFrame { epoch: Epoch(5), ..hello() }.to_wire(), Code::FailedPrecondition),
         (
             "unexpected",
-            UpFrame { sequence: 2, message: Some(Uplink::RoundRequest), ..hello() }.to_wire(),
+            UpFrame { sequence: 2, message: Some(Uplink::RoundRequest { observations: 0 }), ..hello() }
+                .to_wire(),
             Code::InvalidArgument,
         ),
         ("malformed", v1::UpFrame { sequence: 2, ..hello().to_wire() }, Code::InvalidArgument),
