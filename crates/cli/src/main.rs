@@ -35,8 +35,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench, compare, completions, data, demo as demo_command, evaluate, load, log,
-    merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
+    evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 
@@ -75,6 +75,9 @@ enum Command {
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
+    Agents(agents::Args),
+    Backup(backup::BackupArgs),
+    Restore(backup::RestoreArgs),
     Log(log::Args),
     Load(load::Args),
     Completions(completions::Args),
@@ -100,6 +103,9 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),
+        Command::Agents(args) => agents::run(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Log(args) => log::run(args),
         Command::Load(args) => load::run(args),
         Command::Completions(args) => completions::run(args),

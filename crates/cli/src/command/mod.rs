@@ -1,7 +1,9 @@
 //! The commands, one file each.
 
 pub(crate) mod agent;
+pub(crate) mod agents;
 pub(crate) mod algorithms;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod completions;

@@ -173,6 +173,12 @@ impl Endpoint {
         (self.epoch, self.received)
     }
 
+    /// The number of the oldest message that the coordinator has not accepted, if there is one.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<u64> {
+        (!self.queue.is_empty()).then(|| self.accepted + 1)
+    }
+
     /// Whose endpoint it is.
     #[must_use]
     pub const fn id(&self) -> AgentId {

@@ -230,6 +230,11 @@ impl Hub {
         self.latest
     }
 
+    /// Every agent that was ever heard of here, by number.
+    pub fn agents(&self) -> impl Iterator<Item = AgentId> {
+        self.links.keys().copied()
+    }
+
     /// The life of an agent, if it has joined.
     #[must_use]
     pub fn incarnation(&self, agent: AgentId) -> Option<Incarnation> {

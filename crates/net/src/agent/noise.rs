@@ -36,6 +36,17 @@ impl Secret {
     }
 }
 
+/// A number for this process that no other process draws, by which the coordinator tells two processes with the
+/// same identity apart.
+///
+/// # Panics
+/// If the system has no random numbers.
+pub(super) fn instance() -> u64 {
+    let Secret(bytes) = Secret::draw();
+    let (number, _) = bytes.split_first_chunk::<8>().expect("there are 32 bytes");
+    u64::from_le_bytes(*number).max(1)
+}
+
 /// Random bits that are a function of a secret and of the measurement: HMAC-SHA-256 in counter mode.
 struct SecretNoise(Key);
 

@@ -7,7 +7,7 @@
 use posse_core::PrivacyReport;
 use posse_core::privacy::PrivacyPolicy;
 
-use super::life::Rules;
+use super::rules::Rules;
 use super::{AgentConfig, AgentError, NoiseOrigin};
 
 /// The policy that holds: the configured one, or else the one in the state.

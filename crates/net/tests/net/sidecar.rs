@@ -90,7 +90,12 @@ async fn by_hand(config: AgentConfig) -> (Agent, Arc<AtomicU64>) {
     let time = Arc::new(AtomicU64::new(1));
     let clock = Arc::clone(&time);
     let config = AgentConfig { carriage: Carriage::ByHand, ..config };
-    (Agent::start(config, Clock::new(move || Tick(clock.load(Ordering::SeqCst)))).await.unwrap(), time)
+    (
+        Agent::start(AgentConfig { clock: Clock::new(move || Tick(clock.load(Ordering::SeqCst))), ..config })
+            .await
+            .unwrap(),
+        time,
+    )
 }
 
 fn arms() -> Arms {
@@ -141,7 +146,7 @@ async fn choices_wait_for_their_rewards_through_a_crash() {
     assert_eq!(counts(&agent), 1);
     let next = agent.choose(UserId(5), &arms()).unwrap();
     assert!(next.id > chosen.id, "numbers are not used twice");
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     // An orderly end saves the same.
     let (agent, _) = by_hand(settings).await;
     assert_eq!(agent.reward(chosen.id, 1.0), Err(RewardError::Unknown(chosen.id)));
