@@ -654,6 +654,9 @@ pub struct RuntimeState {
     /// The processes that used this state (JoinRequest.instance), from the newest that the coordinator has answered.
     #[prost(uint64, repeated, tag = "6")]
     pub instances: ::prost::alloc::vec::Vec<u64>,
+    /// What the agent requires of a federation about privacy, as JSON; empty where it requires nothing.
+    #[prost(bytes = "vec", tag = "7")]
+    pub policy: ::prost::alloc::vec::Vec<u8>,
 }
 /// A life that ended because the coordinator refused one of its messages for good. Kept for a person to look at.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use posse_core::privacy::PrivacyPolicy;
 use posse_core::{ConfigError, Registry};
 
 use crate::clock::Clock;
@@ -39,6 +40,9 @@ pub struct AgentConfig {
     pub longest_pause: Duration,
     /// Where the noise of private federations comes from.
     pub noise: NoiseOrigin,
+    /// The privacy that this agent requires of a federation, whatever the coordinator says. Not set: that of its state, and
+    /// without one any federation is joined.
+    pub policy: Option<PrivacyPolicy>,
     /// Take a new life when another process has spoken for this agent, instead of taking no more rewards until
     /// somebody has looked. With two processes that both do so, each supersedes the other for ever. Default: no.
     pub new_life_if_superseded: bool,
@@ -101,6 +105,7 @@ impl Default for AgentConfig {
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
             noise: NoiseOrigin::System,
+            policy: None,
             new_life_if_superseded: false,
             tls: AgentTls::default(),
             registry: Registry::default(),
@@ -111,6 +116,7 @@ impl Default for AgentConfig {
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.policy.as_ref().map_or(Ok(()), PrivacyPolicy::check)?;
         if self.most_pending == 0 {
             return Err(ConfigError::new("most_pending", 0, "it must be at least 1"));
         }

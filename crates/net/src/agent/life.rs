@@ -10,6 +10,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use posse_core::privacy::PrivacyPolicy;
 use posse_core::session::{DownFrame, Endpoint, UpFrame};
 use posse_core::{AgentId, Arms, Epoch, Incarnation, ProtocolError, Shape, Tick, UserId};
 use prost::Message;
@@ -18,7 +19,9 @@ use tracing::{error, warn};
 use super::journal::Journal;
 use super::noise::Secret;
 use super::rules::Rules;
-use super::{AgentConfig, AgentError, ChoiceId, ChooseError, Chosen, NoiseOrigin, RewardError, set_aside};
+use super::{
+    AgentConfig, AgentError, ChoiceId, ChooseError, Chosen, NoiseOrigin, RewardError, policy, set_aside,
+};
 use crate::log::{LogError, Saving};
 use crate::v1::journal_entry::Event;
 use crate::v1::{self, JournalEntry, RuntimeState};
@@ -76,6 +79,8 @@ pub(super) struct Life {
     endpoint: Endpoint,
     /// What privacy noise follows from, where there is any.
     secret: Option<Secret>,
+    /// What this agent requires of a federation.
+    policy: Option<PrivacyPolicy>,
     choices: u64,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
@@ -120,6 +125,7 @@ impl Life {
             shape,
             endpoint,
             secret: None,
+            policy: config.policy,
             choices: 0,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
@@ -149,7 +155,10 @@ impl Life {
         let foreign = |error: &dyn std::fmt::Display| AgentError::Foreign(error.to_string());
         let state = RuntimeState::decode(&state[..]).map_err(|error| foreign(&error))?;
         let rules = Rules::kept(&state.rules, &config.registry).map_err(|error| foreign(&error))?;
+        let policy = policy::in_force(config, &state.policy)?;
+        policy::admit(policy.as_ref(), &rules, config.noise)?;
         let mut life = Self::new(config, rules, Incarnation(0))?;
+        life.policy = policy;
         life.use_secret(Secret::from_bytes(&state.secret));
         life.endpoint.restore(&state.endpoint).map_err(|error| foreign(&error))?;
         life.status.life = life.endpoint.incarnation().0;
@@ -163,6 +172,7 @@ impl Life {
             life.replay(entry, config.clock.now()).map_err(|error| foreign(&error))?;
         }
         life.outbox.clear();
+        life.endpoint.finish_replay();
         life.status = AgentStatus {
             life: life.status.life,
             pending: life.pending.len(),
@@ -346,9 +356,17 @@ impl Life {
         self.status.expired += 1;
         let learned = default_reward.is_some_and(|reward| self.reward(id, reward, now).is_ok());
         if !learned {
-            self.settle(id);
             self.note(Event::Forgotten(id.into()));
+            self.forget(id, now);
         }
+    }
+
+    /// Gives up a choice without a reward. A private agent counts it all the same.
+    fn forget(&mut self, id: ChoiceId, now: Tick) {
+        let user = self.pending.get(&id).map(|pending| pending.user);
+        self.settle(id);
+        let frame = user.and_then(|user| self.endpoint.give_up(now, user));
+        self.post(frame);
     }
 
     /// Says hello over a new link.
@@ -518,6 +536,7 @@ impl Life {
             pending: pending.collect(),
             rules: serde_json::to_vec(&self.rules).expect("settings have string keys"),
             secret: self.secret.as_ref().map_or_else(Vec::new, |secret| secret.0.to_vec()),
+            policy: policy::to_bytes(self.policy.as_ref()),
             instances: self.instances.clone(),
         };
         state.encode_to_vec()
@@ -609,7 +628,7 @@ impl Life {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
             }
-            Event::Forgotten(id) => self.settle(id.into()),
+            Event::Forgotten(id) => self.forget(id.into(), now),
             Event::Started(instance) => self.instances.push(instance),
             Event::Secret(bytes) => {
                 self.use_secret(Some(Secret::from_bytes(&bytes).ok_or("a secret of another length")?));

@@ -6,6 +6,7 @@ mod journal;
 mod life;
 mod link;
 mod noise;
+mod policy;
 mod rules;
 mod set_aside;
 #[cfg(feature = "sidecar")]
@@ -129,6 +130,9 @@ pub enum AgentError {
     /// What was read is not a state of this agent.
     #[error("the state cannot be used: {0}. Remove it to begin a new life")]
     Foreign(String),
+    /// The federation is not private enough for this agent's policy.
+    #[error("this agent's privacy policy refuses the federation: {0}")]
+    Policy(String),
     /// The coordinator said no.
     #[error("the coordinator refused: {message}")]
     Refused {
@@ -159,6 +163,7 @@ impl Agent {
             }
             None => {
                 let (rules, incarnation) = carrier.join_patiently(&config).await?;
+                policy::admit(config.policy.as_ref(), &rules, config.noise)?;
                 Life::begin(&config, rules, incarnation, instance)?
             }
         };
@@ -221,6 +226,14 @@ impl Agent {
     #[must_use]
     pub fn status(&self) -> AgentStatus {
         self.life().status()
+    }
+
+    /// What the agent may claim about privacy, if it is private: without anything that was computed from raw observations,
+    /// so that it may be shown to anybody.
+    #[must_use]
+    pub fn privacy(&self) -> Option<posse_core::PrivacyReport> {
+        let report = self.inspect(|machine| machine.privacy())?;
+        Some(policy::statement(&report, &self.shared.config))
     }
 
     /// Looks at the machine inside.

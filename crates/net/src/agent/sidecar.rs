@@ -156,9 +156,9 @@ async fn new_life(State(agent): State<Agent>) -> Response {
     Json(json!({})).into_response()
 }
 
-/// What the accountant can show; 404 where nothing is private.
+/// What the accountant can show to anybody, from released sums and public counts alone; 404 where nothing is private.
 async fn privacy(State(agent): State<Agent>) -> Response {
-    match agent.inspect(|machine| machine.privacy()) {
+    match agent.privacy() {
         Some(report) => Json(report.statement()).into_response(),
         None => refuse(StatusCode::NOT_FOUND, &"this federation is not private"),
     }

@@ -345,6 +345,7 @@ mod tests {
             information: 0.1,
             evidence: evidence(),
             released: false,
+            variance: 0.1,
         };
         let list = ClusterList { phase: PhaseId(u64::MAX), kept: Vec::new(), uploads: vec![cluster; 256] };
         let clustered = config(Algorithm::FclubDc(FclubDc::default()));
