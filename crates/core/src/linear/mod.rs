@@ -12,6 +12,7 @@ pub(crate) mod roster;
 pub(crate) mod rounds;
 pub(crate) mod rule;
 pub(crate) mod silent;
+pub(crate) mod span;
 pub(crate) mod sync_lin_ucb;
 pub(crate) mod view;
 
