@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod calibrate;
 mod check;
 mod command;
 mod demo;
@@ -22,6 +23,7 @@ mod runner;
 mod settings;
 mod shard;
 mod share;
+mod silence;
 mod statement;
 mod statistics;
 mod suggest;
@@ -33,8 +35,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate, load,
-    log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, doctor, evaluate,
+    load, log, merge, privacy, report as report_command, reproduce, run, serve, start, token, worlds,
 };
 use experiment::Report;
 
@@ -46,6 +48,7 @@ use experiment::Report;
     after_help = "\
 Examples:
   posse demo
+  posse new experiment mine
   posse run experiments/async-fig2a.toml --out results/async-fig2a
   posse report results/async-fig2a
 
@@ -58,6 +61,7 @@ struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(start::Args),
     Run(run::Args),
     Reproduce(reproduce::Args),
     Merge(merge::Args),
@@ -70,6 +74,7 @@ enum Command {
     Privacy(privacy::Args),
     Bench(bench_command::Args),
     Demo(demo_command::Args),
+    Doctor(doctor::Args),
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
@@ -79,6 +84,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
+        Command::New(args) => start::run(args),
         Command::Run(args) => run::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Merge(args) => merge::run(args),
@@ -91,6 +97,7 @@ fn main() -> ExitCode {
         Command::Privacy(args) => privacy::run(args),
         Command::Bench(args) => bench_command::run(args),
         Command::Demo(args) => demo_command::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),

@@ -14,6 +14,7 @@
 //! | [`recommender`] | how do ratings and tags become one? |
 //! | [`log`] | how does a log of decisions become one that can be evaluated on? |
 //! | [`ope`] | what would another policy have earned? |
+//! | [`health`] | can experiments on this data be believed? |
 //! | [`kmeans`] | which rows belong together? |
 //!
 //! An error says the file, the line and the column, and leaves nothing half-written behind.
@@ -21,6 +22,7 @@
 
 pub mod catalogue;
 mod error;
+pub mod health;
 pub mod kmeans;
 pub mod labelled;
 mod load;

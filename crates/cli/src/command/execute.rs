@@ -15,7 +15,7 @@ use crate::results::Results;
 use crate::row::Row;
 use crate::runner::Outcome;
 use crate::shard::Shard;
-use crate::{interrupt, runner, statement, table};
+use crate::{interrupt, runner, silence, statement, table};
 
 /// How to run.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ pub(super) struct Options {
     jobs: Option<u16>,
     /// Say nothing about progress
     #[arg(long, short)]
-    quiet: bool,
+    pub(super) quiet: bool,
 }
 
 /// Everything about an experiment that ran.
@@ -77,8 +77,11 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
     let (mut results, mut outcomes) = open(experiment, options, &cells)?;
 
     let pending: Vec<usize> = (0..cells.len()).filter(|place| outcomes[*place].is_none()).collect();
-    let progress = Progress::new(cells.len() - pending.len(), cells.len(), options.quiet);
+    // The longest first, so that the last one does not keep a single processor busy at the end.
+    let mut pending = pending;
+    pending.sort_by(|one, other| cells[*other].work().total_cmp(&cells[*one].work()));
     let left: Vec<&Cell> = pending.iter().map(|place| &cells[*place]).collect();
+    let progress = Progress::new(&left, cells.len(), options.quiet);
     let keep = |cell: &Cell, outcome: &Outcome| match &results {
         Some(results) => results.keep(cell, outcome),
         None => Ok(()),
@@ -149,6 +152,9 @@ fn conclude(
         show(experiment, &rows, &verdicts)
     };
     print(&text)?;
+    for line in silence::silent(&experiment.groups, &rows) {
+        let _ = writeln!(std::io::stderr(), "warning: {line}");
+    }
     if !options.quiet {
         say_how_to_report(options);
     }
@@ -182,7 +188,7 @@ pub(super) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdic
         ""
     };
     label.to_owned()
-        + &table::summary(&experiment.groups, rows)
+        + &table::summary(&experiment.groups, &experiment.figures, rows)
         + &statement::report(&experiment.groups, rows)
         + &check::report(verdicts, experiment.quick)
 }

@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod evaluate;
 mod execute;
 mod listing;
@@ -18,6 +19,7 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 mod runtime;
 pub(crate) mod serve;
+pub(crate) mod start;
 pub(crate) mod token;
 pub(crate) mod worlds;
 

@@ -5,6 +5,7 @@ use crate::experiment::Group;
 use crate::metric::METRICS;
 use crate::results::Made;
 use crate::row::Row;
+use crate::silence;
 use crate::table::{Estimate, differ_in_agents};
 
 /// Everything that a report says.
@@ -79,6 +80,7 @@ impl<'a> Material<'a> {
                 "PARTIAL: this is shard {shard}, and the checks are judged when all are merged"
             ));
         }
+        warnings.extend(silence::silent(&self.made.experiment.groups, &self.rows));
         if !self.failures.is_empty() {
             warnings.push(format!("{} of {cells} cells failed", self.failures.len()));
         }

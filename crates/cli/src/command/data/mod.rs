@@ -1,5 +1,6 @@
 //! `posse data`: data sets from their publishers' files, as worlds that experiments can name.
 
+mod health;
 mod inspect;
 mod list;
 mod prepare;
@@ -8,13 +9,14 @@ use std::path::PathBuf;
 
 use super::{Ending, print, print_json};
 
-/// List, prepare, inspect and verify data sets
+/// List, prepare, inspect, examine and verify data sets
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   posse data list
   posse data prepare shuttle --raw downloads/shuttle --out data/shuttle
   posse data inspect data/shuttle
+  posse data health data/shuttle --html health.html
 
 Nothing is ever downloaded: `posse data list` says where to get what. Every subcommand but prepare takes --json.")]
 pub(crate) struct Args {
@@ -27,6 +29,7 @@ enum Action {
     List(list::Args),
     Prepare(Box<prepare::Args>),
     Inspect(inspect::Args),
+    Health(health::Args),
     Verify(Verify),
 }
 
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         Action::List(args) => list::run(args),
         Action::Prepare(args) => prepare::run(args),
         Action::Inspect(args) => inspect::run(args),
+        Action::Health(args) => health::run(args),
         Action::Verify(args) => verify(args),
     }
 }

@@ -182,7 +182,7 @@ fn check_use(found: &Value) {
     assert_eq!(found["backAgain"], hidden["before"]);
     assert_ne!(found["otherAxis"]["before"], found["otherAxis"]["after"]);
     assert_eq!((&found["tip"]["hidden"], &found["tipGone"]), (&false.into(), &true.into()));
-    assert!(found["tip"]["text"].as_str().unwrap().contains("regret: "), "{}", found["tip"]);
+    assert!(found["tip"]["text"].as_str().unwrap().contains("regret, after "), "{}", found["tip"]);
     assert_eq!(found["pointed"], true);
 }
 
