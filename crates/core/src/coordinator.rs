@@ -8,21 +8,22 @@ use crate::message::{Outgoing, Uplink};
 /// The place where agents' evidence comes together.
 ///
 /// # How to drive it
-/// Tell it who [joins](Self::join) and [leaves](Self::leave), bring it every [`Uplink`] once and in order
+/// Every method that may depend on time takes it as its first argument; a coordinator keeps no clock. Times
+/// never go back. Tell it who [joins](Self::join) and [leaves](Self::leave), bring it every [`Uplink`] once and in order
 /// per agent, and call [`tick`](Self::tick) as time passes if rounds have deadlines. Deliver what the
 /// methods return, in order. An `Err` means that nothing has changed. The same calls in the same order
 /// give the same answers and the same bits, so a log of accepted calls is a backup.
 pub trait Coordinator: Send {
-    /// An agent is there.
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing>;
+    /// An agent joins at time `now`.
+    fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing>;
 
-    /// An agent is gone for good.
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing>;
+    /// An agent leaves for good.
+    fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing>;
 
-    /// Takes in a message from an agent.
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError>;
+    /// Takes in a message from an agent. A round that it opens has its whole deadline from `now`.
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError>;
 
-    /// Time has passed: a deadline may have.
+    /// Does what is due at `now`, for example closes a round whose deadline has passed.
     fn tick(&mut self, now: Tick) -> Vec<Outgoing>;
 
     /// When [`tick`](Self::tick) has something to do next, if ever.
@@ -64,14 +65,24 @@ pub enum Entrance {
 /// What a coordinator holds.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorView<'a> {
-    /// How many changes the evidence has seen.
+    /// How many times what the coordinator shares has changed.
     pub version: Version,
-    /// All evidence so far.
-    pub evidence: &'a Evidence,
-    /// Information of that evidence.
+    /// Observations in what it shares.
+    pub observations: u64,
+    /// Information of what it shares.
     pub information: f64,
     /// How many agents have joined.
     pub agents: usize,
+    /// The sums over all observations, of coordinators that keep such sums.
+    pub evidence: Option<&'a Evidence>,
+}
+
+impl<'a> CoordinatorView<'a> {
+    /// The view of a coordinator that holds `evidence`.
+    #[must_use]
+    pub const fn of(version: Version, evidence: &'a Evidence, information: f64, agents: usize) -> Self {
+        Self { version, observations: evidence.count(), information, agents, evidence: Some(evidence) }
+    }
 }
 
 /// A cluster of users as the coordinator sees it.

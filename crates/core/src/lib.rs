@@ -26,7 +26,7 @@
 //!
 //! ```
 //! use posse_core::{
-//!     AgentId, Algorithm, Arms, AsyncLinUcb, Entrance, Federation, Outgoing, Seed, Shape, UserId,
+//!     AgentId, Algorithm, Arms, AsyncLinUcb, Entrance, Federation, Outgoing, Seed, Shape, Tick, UserId,
 //! };
 //!
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
@@ -34,9 +34,10 @@
 //! let shape = Shape::shared(2); // two features, the same for everybody
 //! let mut coordinator = algorithm.coordinator(shape)?;
 //! let mut agents = Vec::new();
+//! let now = Tick(1_700_000_000_000_000); // microseconds of any clock that does not jump
 //! for id in [AgentId(0), AgentId(1)] {
 //!     agents.push(algorithm.agent(id, shape, &federation)?);
-//!     coordinator.join(id, Entrance::NewLife);
+//!     coordinator.join(now, id, Entrance::NewLife);
 //! }
 //!
 //! let arms = Arms::from_rows(2, &[[1.0, 0.0], [0.6, 0.8]])?;
@@ -51,7 +52,7 @@
 //!     let mut said = Vec::from_iter(agent.learn(UserId(0), arms.row(arm), reward)?.map(|up| (id, up)));
 //!     while let Some((from, uplink)) = said.pop() {
 //!         uploads += 1;
-//!         for Outgoing { to, message } in coordinator.receive(from, uplink)? {
+//!         for Outgoing { to, message } in coordinator.receive(now, from, uplink)? {
 //!             for id in [AgentId(0), AgentId(1)].into_iter().filter(|id| to.includes(*id)) {
 //!                 let answer = agents[id.0 as usize].receive(message.clone())?;
 //!                 said.extend(answer.map(|up| (id, up)));
@@ -89,7 +90,10 @@ mod coordinator;
 mod cost;
 mod error;
 mod evidence;
+mod exchange;
+mod exponential;
 mod factor;
+mod federation;
 mod glm;
 mod ids;
 mod kernel;
@@ -99,14 +103,16 @@ mod neural;
 mod parcel;
 pub mod privacy;
 mod random;
+mod recipe;
 mod ridge;
+mod scoring;
 pub mod session;
 mod trigger;
 mod width;
 pub mod wire;
 
 pub use agent::*;
-pub use algorithm::{Algorithm, Federation, Placement};
+pub use algorithm::{Algorithm, Outside, OutsideFactory, Registry};
 pub use arms::Arms;
 pub use clustered::{
     CdpFclubDc, Club, ClusterConfig, Fclub, FclubDc, Homo, HomoDc, Linkage, Sclub, UserLinUcb,
@@ -115,15 +121,16 @@ pub use coordinator::*;
 pub use cost::Cost;
 pub use error::*;
 pub use evidence::{Evidence, packed};
+pub use exchange::{JoinPolicy, RoundConfig};
+pub use federation::{Federation, Placement};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundConfig, ScheduledGlbUcb, Solver,
-    SolverConfig, UcbGlm,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, ScheduledGlbUcb, Solver, SolverConfig, UcbGlm,
 };
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, Override,
-    Perturbation, ProtocolConfig, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, LinTs, LinUcb, Override, Perturbation,
+    ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;
 pub use neural::{
@@ -132,6 +139,7 @@ pub use neural::{
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream, normal};
+pub use recipe::{Payload, Recipe, Sharing};
 pub use ridge::Ridge;
 pub use trigger::Threshold;
 pub use width::{ModelConfig, WidthForm};

@@ -11,6 +11,7 @@ use posse_core::wire::{decode_downlink, decode_uplink, encode_downlink, encode_u
 use posse_core::{AgentId, Algorithm, Arms, Federation, Seed, Shape, Threshold, UserId};
 use posse_core::{AsyncLinTs, AsyncLinUcb, LinUcb, ProtocolConfig};
 use proptest::prelude::*;
+use support::NOW;
 
 thread_local! {
     /// How often this thread allocated, and how many bytes.
@@ -182,7 +183,7 @@ fn a_coordinator_of_a_hundred_thousand_agents_holds_less_than_a_hundred_bytes_an
     let mut coordinator = algorithm.coordinator(Shape::shared(25)).unwrap();
     let before = HELD.get();
     for agent in 0..AGENTS {
-        coordinator.join(AgentId(agent), posse_core::Entrance::NewLife);
+        coordinator.join(NOW, AgentId(agent), posse_core::Entrance::NewLife);
     }
     let held = (HELD.get() - before) as f64 / AGENTS as f64;
     assert!(held > 8.0, "{held} bytes an agent: was anything counted?");

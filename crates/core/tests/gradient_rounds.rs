@@ -2,6 +2,9 @@
 
 use posse_core::*;
 
+/// When the tests begin: far from zero, as every real clock is.
+const NOW: Tick = Tick(1_700_000_000_000_000);
+
 const AGENTS: u64 = 3;
 const DIMENSION: usize = 2;
 
@@ -19,7 +22,7 @@ impl Federated {
         let federation = Federation { agents: AGENTS, horizon: 100, seed: Seed(1) };
         let shape = Shape::shared(DIMENSION);
         let mut coordinator = algorithm.coordinator(shape).unwrap();
-        (0..AGENTS).for_each(|id| drop(coordinator.join(AgentId(id), Entrance::NewLife)));
+        (0..AGENTS).for_each(|id| drop(coordinator.join(NOW, AgentId(id), Entrance::NewLife)));
         let agents = (0..AGENTS).map(|id| algorithm.agent(AgentId(id), shape, &federation).unwrap());
         Self { agents: agents.collect(), coordinator, learned: vec![0; AGENTS as usize] }
     }
@@ -41,7 +44,7 @@ impl Federated {
             for Outgoing { to, message } in outgoing {
                 for id in (0..AGENTS).filter(|id| to.includes(AgentId(*id)) && answers.contains(id)) {
                     if let Some(up) = self.agents[id as usize].receive(message.clone()).unwrap() {
-                        next.extend(self.coordinator.receive(AgentId(id), up).unwrap());
+                        next.extend(self.coordinator.receive(NOW, AgentId(id), up).unwrap());
                     }
                 }
             }
@@ -50,25 +53,24 @@ impl Federated {
     }
 
     fn round(&mut self, answers: &[u64]) {
-        let begun = self.coordinator.receive(AgentId(0), Uplink::RoundRequest).unwrap();
+        let begun = self.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap();
         self.deliver(begun, answers);
     }
 
     fn late(&mut self, tick: u64, answers: &[u64]) {
-        let outgoing = self.coordinator.tick(Tick(tick));
+        let outgoing = self.coordinator.tick(NOW.after(tick));
         self.deliver(outgoing, answers);
     }
 
     fn shared(&self) -> u64 {
-        self.coordinator.inspect().evidence.count()
+        self.coordinator.inspect().observations
     }
 
     /// What an agent learned is in the model or with the agent.
     fn nothing_is_lost(&self) {
         for id in 0..AGENTS {
             let contained = self.coordinator.agent(AgentId(id)).unwrap().uploads;
-            let view = self.agents[id as usize].inspect();
-            let held = view.buffer.count() + view.in_flight.map_or(0, |(_, evidence)| evidence.count());
+            let held = self.agents[id as usize].inspect().held();
             assert_eq!(contained + held, self.learned[id as usize], "agent {id}");
         }
     }
@@ -113,7 +115,7 @@ fn observations_of_an_agent_that_does_not_answer_leave_the_loss_and_come_back() 
     federated.late(10, &[0, 1]);
     assert_eq!(federated.shared(), 10);
     // It hears of the model without it, and has everything still.
-    let outgoing = federated.coordinator.join(AgentId(2), Entrance::Returning);
+    let outgoing = federated.coordinator.join(NOW, AgentId(2), Entrance::Returning);
     federated.deliver(outgoing, &ALL);
     federated.nothing_is_lost();
     federated.round(&ALL);
@@ -125,12 +127,12 @@ fn observations_of_an_agent_that_does_not_answer_leave_the_loss_and_come_back() 
 fn an_agent_that_vanishes_between_gradients_does_not_spoil_the_round() {
     let mut federated = Federated::new(0.5);
     (0..3).for_each(|id| federated.learn(id, 4));
-    let begun = federated.coordinator.receive(AgentId(0), Uplink::RoundRequest).unwrap();
+    let begun = federated.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap();
     // Everybody sends its part; agent 1 then answers no request.
     let mut requests = Vec::new();
     for id in 0..AGENTS {
         let up = federated.agents[id as usize].receive(begun[0].message.clone()).unwrap().unwrap();
-        requests.extend(federated.coordinator.receive(AgentId(id), up).unwrap());
+        requests.extend(federated.coordinator.receive(NOW, AgentId(id), up).unwrap());
     }
     assert!(matches!(requests[0].message, Downlink::GradientRequest { .. }));
     federated.deliver(requests, &[0, 2]);
@@ -161,7 +163,7 @@ fn an_agent_that_lost_its_data_takes_them_out_of_the_model() {
     let mut federated = Federated::new(0.5);
     (0..3).for_each(|id| federated.learn(id, 4));
     federated.round(&ALL);
-    let reborn = federated.coordinator.join(AgentId(1), Entrance::NewLife);
+    let reborn = federated.coordinator.join(NOW, AgentId(1), Entrance::NewLife);
     let federation = Federation { agents: AGENTS, horizon: 100, seed: Seed(1) };
     let algorithm =
         Algorithm::FedGlbUcb(FedGlbUcb { round_threshold: Threshold::NEVER, ..Default::default() });
@@ -178,10 +180,10 @@ fn an_agent_that_lost_its_data_takes_them_out_of_the_model() {
 fn gradients_that_cannot_be_are_refused_and_change_nothing() {
     let mut federated = Federated::new(0.5);
     (0..3).for_each(|id| federated.learn(id, 4));
-    let begun = federated.coordinator.receive(AgentId(0), Uplink::RoundRequest).unwrap();
+    let begun = federated.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap();
     for id in 0..AGENTS {
         let up = federated.agents[id as usize].receive(begun[0].message.clone()).unwrap().unwrap();
-        drop(federated.coordinator.receive(AgentId(id), up).unwrap());
+        drop(federated.coordinator.receive(NOW, AgentId(id), up).unwrap());
     }
     let before = federated.coordinator.save();
     let gradient =
@@ -193,7 +195,7 @@ fn gradients_that_cannot_be_are_refused_and_change_nothing() {
         gradient(vec![0.0, 0.0], Some(vec![1.0; 3])),
         Gradient { round: RoundId(9), ..gradient(vec![0.0, 0.0], None) },
     ] {
-        let refused = federated.coordinator.receive(AgentId(1), Uplink::Gradient(bad.clone()));
+        let refused = federated.coordinator.receive(NOW, AgentId(1), Uplink::Gradient(bad.clone()));
         assert!(refused.is_err(), "{bad:?}");
         assert_eq!(federated.coordinator.save(), before, "{bad:?}");
     }

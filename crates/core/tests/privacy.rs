@@ -8,6 +8,9 @@ use posse_core::privacy::{Node, NoiseSource, SeededNoise, smallest_eigenvalue};
 use posse_core::wire::{decode_uplink, encode_uplink};
 use posse_core::*;
 
+/// When the tests begin: far from zero, as every real clock is.
+const NOW: Tick = Tick(1_700_000_000_000_000);
+
 const D: usize = 2;
 const RELEASES: u64 = 4;
 
@@ -272,7 +275,7 @@ fn what_is_shared_stays_positive_definite_whatever_the_noise() {
     let algorithm = private_async(privacy.clone());
     let floor = privacy.calibration(D).bounds.matrix;
     let mut coordinator = algorithm.coordinator(Shape::shared(D)).unwrap();
-    coordinator.join(AgentId(0), Entrance::NewLife);
+    coordinator.join(NOW, AgentId(0), Entrance::NewLife);
     // Releases far below zero, as if the noise had been larger than its bound.
     for number in 1..=5 {
         let mut evidence = Evidence::none(D);
@@ -294,7 +297,7 @@ fn what_is_shared_stays_positive_definite_whatever_the_noise() {
             })),
         };
         let upload = decode_uplink(&prost::Message::encode_to_vec(&wire)).unwrap();
-        let told = coordinator.receive(AgentId(0), upload).unwrap();
+        let told = coordinator.receive(NOW, AgentId(0), upload).unwrap();
         let Downlink::Group(group) = &told[0].message else { panic!("an answer with sums") };
         assert!(smallest_eigenvalue(group.snapshot.evidence.gram(), D) >= floor * (1.0 - 1e-9));
         assert_eq!(coordinator.repairs(), number);
@@ -316,7 +319,7 @@ fn play(algorithm: &Algorithm) -> Play {
     let mut coordinator = algorithm.coordinator(shape).unwrap();
     let ids = [AgentId(0), AgentId(1)];
     let mut agents = ids.map(|id| algorithm.agent(id, shape, &federation).unwrap());
-    ids.iter().for_each(|id| drop(coordinator.join(*id, Entrance::NewLife)));
+    ids.iter().for_each(|id| drop(coordinator.join(NOW, *id, Entrance::NewLife)));
     let mut play = Play::default();
     let mut random = Seed(4).stream("play", 0, 0);
     for step in 0..600u64 {
@@ -340,7 +343,7 @@ fn play(algorithm: &Algorithm) -> Play {
             };
             let said = all.iter().map(|upload| (ids[from].0, upload.cluster, upload.evidence.clone()));
             play.uploads.extend(said);
-            for outgoing in coordinator.receive(ids[from], up).unwrap() {
+            for outgoing in coordinator.receive(NOW, ids[from], up).unwrap() {
                 for (to, agent) in agents.iter_mut().enumerate() {
                     if outgoing.to.includes(ids[to]) {
                         let answer = agent.receive(outgoing.message.clone()).unwrap();

@@ -9,11 +9,11 @@ use posse_core::wire::{decode_uplink, v1};
 use posse_core::{
     AgentId, Algorithm, Arms, ClusterId, ClusterList, ClusterUpload, DecodeError, Downlink, Evidence,
     EvidenceUpload, GroupSnapshot, InputError, Parcel, PhaseId, ProtocolError, RoundId, Shape, Snapshot,
-    Threshold, Tick, Uplink, UserId, Version, packed,
+    Threshold, Uplink, UserId, Version, packed,
 };
 use prost::Message;
 use support::host::{Case, Host, cases};
-use support::random_evidence;
+use support::{NOW, random_evidence};
 
 /// Every pair of features is possible in it, all of them together are not.
 fn indefinite(d: usize) -> Evidence {
@@ -247,7 +247,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
         ]);
         let before = coordinator.save();
         for (from, message) in messages {
-            let answer = coordinator.receive(from, message.clone());
+            let answer = coordinator.receive(NOW, from, message.clone());
             assert!(answer.is_err() || answer.as_ref().is_ok_and(Vec::is_empty), "{case:?}: {message:?}");
             assert_eq!(coordinator.save(), before, "{case:?}: {message:?}");
         }
@@ -260,10 +260,10 @@ fn a_round_refuses_what_no_observations_give_and_still_ends() {
         let d = case.shared();
         let mut host = Host::after(case, 40);
         let coordinator = &mut host.coordinator;
-        assert_eq!(coordinator.receive(AgentId(0), Uplink::RoundRequest).unwrap().len(), 1);
+        assert_eq!(coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap().len(), 1);
         let round = (1..).map(RoundId).find(|&round| {
             let evidence = Parcel::wrap(&Evidence::none(d + 1));
-            let answer = coordinator.receive(AgentId(0), Uplink::RoundEvidence { round, evidence });
+            let answer = coordinator.receive(NOW, AgentId(0), Uplink::RoundEvidence { round, evidence });
             matches!(answer, Err(ProtocolError::Dimension { .. }))
         });
         let round = round.expect("one round is open");
@@ -271,21 +271,21 @@ fn a_round_refuses_what_no_observations_give_and_still_ends() {
         let part =
             |round, evidence: &Evidence| Uplink::RoundEvidence { round, evidence: Parcel::wrap(evidence) };
         let later = RoundId(round.0 + 1);
-        coordinator.receive(AgentId(1), part(round, &indefinite(d))).unwrap_err();
-        coordinator.receive(AgentId(1), part(later, &Evidence::none(d))).unwrap_err();
-        coordinator.receive(AgentId(9), part(round, &Evidence::none(d))).unwrap_err();
+        coordinator.receive(NOW, AgentId(1), part(round, &indefinite(d))).unwrap_err();
+        coordinator.receive(NOW, AgentId(1), part(later, &Evidence::none(d))).unwrap_err();
+        coordinator.receive(NOW, AgentId(9), part(round, &Evidence::none(d))).unwrap_err();
         assert_eq!(coordinator.save(), before);
-        coordinator.receive(AgentId(1), part(round, &random_evidence(d, 2, 3))).unwrap();
+        coordinator.receive(NOW, AgentId(1), part(round, &random_evidence(d, 2, 3))).unwrap();
         let with_part = coordinator.save();
-        coordinator.receive(AgentId(1), part(round, &random_evidence(d, 2, 3))).unwrap_err();
+        coordinator.receive(NOW, AgentId(1), part(round, &random_evidence(d, 2, 3))).unwrap_err();
         assert_eq!(coordinator.save(), with_part, "a repetition");
-        let (count, version) = (coordinator.inspect().evidence.count(), coordinator.inspect().version);
-        coordinator.receive(AgentId(0), part(round, &Evidence::none(d))).unwrap();
-        let last = coordinator.receive(AgentId(2), part(round, &Evidence::none(d))).unwrap();
+        let (count, version) = (coordinator.inspect().observations, coordinator.inspect().version);
+        coordinator.receive(NOW, AgentId(0), part(round, &Evidence::none(d))).unwrap();
+        let last = coordinator.receive(NOW, AgentId(2), part(round, &Evidence::none(d))).unwrap();
         assert!(matches!(last[0].message, Downlink::Commit { included: true, .. }));
-        assert_eq!(coordinator.inspect().evidence.count(), count + 2);
+        assert_eq!(coordinator.inspect().observations, count + 2);
         assert_eq!(coordinator.inspect().version, version.next());
-        assert!(coordinator.tick(Tick(1 << 40)).is_empty());
+        assert!(coordinator.tick(NOW.after(1 << 40)).is_empty());
     }
 }
 
@@ -308,12 +308,12 @@ fn more_observations_than_can_be_counted_are_refused() {
         };
         let Ok(Uplink::Evidence(mut upload)) = decode_uplink(&wire.encode_to_vec()) else { continue };
         let mut coordinator = case.coordinator();
-        coordinator.join(AgentId(0), posse_core::Entrance::NewLife);
+        coordinator.join(NOW, AgentId(0), posse_core::Entrance::NewLife);
         for number in 1..4 {
             upload.number = number;
-            coordinator.receive(AgentId(0), Uplink::Evidence(upload.clone())).unwrap_err();
+            coordinator.receive(NOW, AgentId(0), Uplink::Evidence(upload.clone())).unwrap_err();
         }
-        assert!(coordinator.inspect().evidence.is_empty());
+        assert!(coordinator.inspect().observations == 0);
     }
     Evidence::from_parts(vec![0.0; packed(2)], vec![0.0; 2], u64::MAX).unwrap_err();
 }
@@ -327,11 +327,11 @@ fn evidence_at_the_edge_of_overflow_is_refused_before_it_spoils_the_sum() {
         let large = Evidence::from_parts(gram, vec![0.0; d], 50).unwrap();
         let moment = Evidence::from_parts(vec![0.0; packed(d)], vec![f64::MAX / 2.0; d], 50).unwrap();
         let mut coordinator = case.coordinator();
-        coordinator.join(AgentId(0), posse_core::Entrance::NewLife);
+        coordinator.join(NOW, AgentId(0), posse_core::Entrance::NewLife);
         let mut number = 1;
         for evidence in [&large, &moment, &large, &moment, &large, &moment] {
             let before = coordinator.save();
-            match coordinator.receive(AgentId(0), Uplink::Evidence(upload(number, evidence))) {
+            match coordinator.receive(NOW, AgentId(0), Uplink::Evidence(upload(number, evidence))) {
                 Ok(_) => number += 1,
                 Err(_) => assert_eq!(coordinator.save(), before),
             }

@@ -68,7 +68,7 @@ fn an_agent_that_left_does_not_stand_in_for_a_late_one() {
     let late: Vec<_> = link.up.extract_if(.., |(from, _)| *from == AgentId(1)).collect();
     link.deliver_up();
     link.drain_for(AgentId(0));
-    let step = link.hub.leave(AgentId(0), link.now);
+    let step = link.hub.leave(link.now, AgentId(0));
     link.take(step);
     link.pass(5 * RESEND);
     link.up.extend(late);

@@ -1,25 +1,25 @@
 //! Where time comes from: the one place of the project that reads a clock to make ticks of it.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use posse_core::Tick;
 
-/// A source of ticks.
+/// A source of ticks that does not jump.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Tick + Send + Sync>);
 
 impl Clock {
-    /// Microseconds since 1970.
+    /// Microseconds since 1970, as the machine's clock said when this was called, plus the time that has passed
+    /// since. A clock that is set back or forward afterwards does not move it.
     #[must_use]
     pub fn system() -> Self {
-        Self::new(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            Tick(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
-        })
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (start, began) = (Tick(microseconds(since)), Instant::now());
+        Self::new(move || start.after(microseconds(began.elapsed())))
     }
 
-    /// Whatever `now` says. It may stand still.
+    /// A clock that shows what `now` returns. It may stand still.
     pub fn new(now: impl Fn() -> Tick + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -34,5 +34,74 @@ impl Clock {
 impl std::fmt::Debug for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Clock({:?})", self.now())
+    }
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A clock of the caller's that goes on from a given time: what passes on the one passes on the other.
+///
+/// A coordinator's time goes on from the end of its log. Neither a restart nor a machine whose clock is wrong by
+/// days can then put off a deadline, or let all of them pass at once.
+#[derive(Debug)]
+pub(crate) struct RunningTime {
+    clock: Clock,
+    last: Tick,
+    now: Tick,
+    begun: bool,
+}
+
+impl RunningTime {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let last = clock.now();
+        Self { clock, last, now: last, begun: false }
+    }
+
+    /// Goes on from `end_of_log`, where 0 stands for a log without entries. A log that is opened again after it
+    /// failed ends before the present, and the time just runs on.
+    pub(crate) fn go_on_from(&mut self, end_of_log: Tick) {
+        if !std::mem::replace(&mut self.begun, true) && end_of_log > Tick(0) {
+            self.last = self.clock.now();
+            self.now = end_of_log;
+        }
+        self.now = self.now.max(end_of_log);
+    }
+
+    /// The time, which never goes back.
+    pub(crate) fn now(&mut self) -> Tick {
+        let read = self.clock.now();
+        self.now = self.now.after(read.0.saturating_sub(self.last.0));
+        self.last = read;
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn running_time_goes_on_from_the_log_and_never_back() {
+        let wall = Arc::new(AtomicU64::new(1_700_000_000_000_000));
+        let clock = Clock::new({
+            let wall = Arc::clone(&wall);
+            move || Tick(wall.load(Ordering::SeqCst))
+        });
+        let mut time = RunningTime::new(clock);
+        // The log was written by a machine whose clock was a day ahead.
+        let end_of_log = Tick(1_700_086_400_000_000);
+        time.go_on_from(end_of_log);
+        assert_eq!(time.now(), end_of_log);
+        wall.fetch_add(5, Ordering::SeqCst);
+        assert_eq!(time.now(), end_of_log.after(5));
+        // Set back by an hour: no time passes, and none is taken back.
+        wall.fetch_sub(3_600_000_000, Ordering::SeqCst);
+        assert_eq!(time.now(), end_of_log.after(5));
+        wall.fetch_add(2, Ordering::SeqCst);
+        assert_eq!(time.now(), end_of_log.after(7));
     }
 }

@@ -5,7 +5,7 @@
 
 use posse_core::{
     Agent, AgentId, Algorithm, AsyncLinUcb, Coordinator, Cost, Entrance, Federation, LinUcb, Outgoing, Seed,
-    wire,
+    Tick, wire,
 };
 use posse_sim::world::{LinearConfig, Offer, WorldConfig};
 
@@ -22,6 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Plays all interactions and returns the regret and what was spent on messages.
+/// No deadlines are set here, so that time may stand still.
+const NOW: Tick = Tick(1_700_000_000_000_000);
+
 fn play(algorithm: &Algorithm) -> Result<(f64, Cost), Box<dyn std::error::Error>> {
     // The world is the same for every algorithm: what it offers depends on the seed and the step only.
     let seed = Seed(2022);
@@ -35,7 +38,7 @@ fn play(algorithm: &Algorithm) -> Result<(f64, Cost), Box<dyn std::error::Error>
     let mut agents = Vec::new();
     for id in (0..AGENTS).map(AgentId) {
         agents.push(algorithm.agent(id, shape, &federation)?);
-        coordinator.join(id, Entrance::NewLife);
+        coordinator.join(NOW, id, Entrance::NewLife);
     }
 
     let (mut regret, mut cost, mut offer) = (0.0, Cost::default(), Offer::new());
@@ -64,7 +67,7 @@ fn deliver(
     agents: &mut [Box<dyn Agent>],
     cost: &mut Cost,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    for Outgoing { to, message } in coordinator.receive(from, wire::decode_uplink(bytes)?)? {
+    for Outgoing { to, message } in coordinator.receive(NOW, from, wire::decode_uplink(bytes)?)? {
         for id in (0..agents.len() as u64).map(AgentId).filter(|id| to.includes(*id)) {
             cost.add(message.cost());
             let said = agents[id.0 as usize].receive(message.clone())?;

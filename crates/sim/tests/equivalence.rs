@@ -5,7 +5,7 @@ mod support;
 use posse_core::{
     AgentId, Algorithm, Arms, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Coordinator, Downlink,
     FedLinUcb, Federation, JoinPolicy, LinTs, LinUcb, ModelConfig, Perturbation, ProtocolConfig, Recipient,
-    Seed, Shape, SyncLinUcb, Threshold, UserId,
+    Seed, Shape, SyncLinUcb, Threshold, Tick, UserId,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, Offer, WorldConfig};
@@ -15,6 +15,9 @@ use support::dense::{
     zeros,
 };
 use support::{Entry, async_lin_ucb, central, choices, lin_ucb, linear, protocol, run, small};
+
+/// Nobody waits for anybody, so that time may stand still.
+const NOW: Tick = Tick(1_700_000_000_000_000);
 
 const NEVER: f64 = f64::INFINITY;
 
@@ -75,7 +78,7 @@ fn o1_an_observation_without_features_is_not_worth_a_message() {
         .collect();
     let mut coordinator = algorithm.coordinator(Shape::shared(d)).unwrap();
     for agent in 0..agents {
-        coordinator.join(AgentId(agent), posse_core::Entrance::NewLife);
+        coordinator.join(NOW, AgentId(agent), posse_core::Entrance::NewLife);
     }
     let mut reference = central().agent(AgentId(0), Shape::shared(d), &federation).unwrap();
     let (mut messages, mut with_features) = (0, 0);
@@ -110,7 +113,7 @@ fn deliver(
     upload: posse_core::Uplink,
 ) -> u64 {
     let mut messages = 0;
-    for outgoing in coordinator.receive(from, upload).unwrap() {
+    for outgoing in coordinator.receive(NOW, from, upload).unwrap() {
         let Recipient::Agent(to) = outgoing.to else { panic!("nothing is broadcast here") };
         messages += outgoing.message.cost().messages;
         assert_eq!(agents[to.0 as usize].receive(outgoing.message).unwrap(), None);

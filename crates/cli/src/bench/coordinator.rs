@@ -5,12 +5,15 @@ use std::time::Instant;
 use anyhow::Context;
 use posse_core::{
     AgentId, Algorithm, AsyncLinUcb, Coordinator, Entrance, Evidence, EvidenceUpload, Parcel, ProtocolConfig,
-    Seed, Shape, Threshold, Uplink, Version,
+    Seed, Shape, Threshold, Tick, Uplink, Version,
 };
 use serde::Serialize;
 
 use super::Effort;
 use super::literal::Literal;
+
+/// No deadlines are measured, so that time may stand still.
+const NOW: Tick = Tick(1_700_000_000_000_000);
 
 const DIMENSION: usize = 25;
 /// High enough that nobody is due: what is measured is the decision, not the sending.
@@ -56,7 +59,7 @@ fn posse(agents: usize, uploads: usize) -> anyhow::Result<(f64, Option<f64>)> {
     let mut coordinator = algorithm.coordinator(Shape::shared(DIMENSION))?;
     let before = resident_bytes();
     for agent in 0..agents as u64 {
-        coordinator.join(AgentId(agent), Entrance::NewLife);
+        coordinator.join(NOW, AgentId(agent), Entrance::NewLife);
     }
     let grown = resident_bytes().zip(before).map(|(after, before)| after.saturating_sub(before));
     let bytes_per_agent = grown.filter(|_| agents >= 50_000).map(|bytes| bytes as f64 / agents as f64);
@@ -77,7 +80,8 @@ fn posse(agents: usize, uploads: usize) -> anyhow::Result<(f64, Option<f64>)> {
                 evidence: Parcel::wrap(&evidence),
             });
             let start = Instant::now();
-            let answers = coordinator.receive(AgentId(agent), message).context("the benchmark's upload")?;
+            let answers =
+                coordinator.receive(NOW, AgentId(agent), message).context("the benchmark's upload")?;
             seconds += start.elapsed().as_secs_f64();
             drop(answers);
         }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use prost::Message;
 
 use crate::agent::{Agent, AgentView, Choice, LocalCluster};
-use crate::algorithm::Federation;
 use crate::arms::Arms;
 use crate::clustered::config::Plan;
 use crate::clustered::local::Local;
@@ -17,13 +16,14 @@ use crate::clustered::users::Users;
 use crate::clustered::width::PrivateWidth;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
+use crate::exchange::view::Adopted;
+use crate::federation::Federation;
 use crate::ids::{AgentId, ClusterId, Incarnation, PhaseId, UserId};
-use crate::linear::rule::{check_arms, upper_confidence};
-use crate::linear::view::Adopted;
 use crate::message::{Downlink, Uplink};
 use crate::privacy::privatizer::Privatizer;
 use crate::privacy::{NoiseSource, PrivacyReport};
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::width::Width;
 use crate::wire::{self, v1};
 
@@ -283,17 +283,16 @@ impl Agent for ClusteredAgent {
 
     fn inspect(&self) -> AgentView<'_> {
         let (first, local) = self.clusters.first_key_value().expect("there is always a cluster");
-        let mut view = local.view.inspect();
+        let model = match (&self.private, &local.private) {
+            (Some(own), Some(released)) if !own.privatizer.uses_raw_buffer() => &released.chooser,
+            _ => local.view.model(),
+        };
+        let mut view = local.view.inspect_with(model);
         // What the others hold is told as a number; `clusters` has it one by one.
         let others = self.clusters.iter().filter(|(cluster, _)| *cluster != first);
         view.withheld = others
             .map(|(_, other)| other.view.buffer().count() + other.view.in_flight().map_or(0, Evidence::count))
             .sum();
-        if let (Some(own), Some(released)) = (&self.private, &local.private)
-            && !own.privatizer.uses_raw_buffer()
-        {
-            view.model = &released.chooser;
-        }
         view
     }
 

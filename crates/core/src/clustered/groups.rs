@@ -4,7 +4,7 @@
 //! Uploads are absolute: an upload replaces what its cluster said before, and a group's sums are made anew
 //! from its members, in order. So nothing is ever subtracted, a repetition changes nothing, and a cluster
 //! that moves to another group takes everything along. Inside a group, who is told what and when is as in
-//! [`exchange`](crate::linear::exchange), with a heap for each group.
+//! that of the linear exchange, with a heap for each group.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,8 @@ use crate::clustered::phases::Phases;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, KnownCluster};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
+use crate::exchange::roster::Roster;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
-use crate::linear::roster::Roster;
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::privacy::repair;
 use crate::ridge::Ridge;
@@ -44,7 +44,6 @@ pub(crate) struct Groups {
     pub(super) away: BTreeSet<AgentId>,
     pub(super) clusters: BTreeMap<Key, Known>,
     pub(super) groups: BTreeMap<u64, Group>,
-    pub(super) now: Tick,
     pub(super) repairs: u64,
     /// The sum over all clusters and its information, for whoever asks.
     pub(super) all: OnceCell<(Evidence, f64)>,
@@ -92,7 +91,6 @@ impl Groups {
             away: BTreeSet::new(),
             clusters: BTreeMap::new(),
             groups: BTreeMap::new(),
-            now: Tick(0),
             repairs: 0,
             all: OnceCell::new(),
         }
@@ -226,7 +224,7 @@ impl Groups {
 }
 
 impl Coordinator for Groups {
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         if entrance == Entrance::Returning {
             if !self.seats.contains_key(&agent) {
                 self.lives += 1;
@@ -240,7 +238,7 @@ impl Coordinator for Groups {
             let phase = self.phases.as_ref().map_or(PhaseId(0), |phases| phases.phase);
             return vec![Outgoing::to(agent, Downlink::Regroup { phase, anew: true })];
         }
-        let mut outgoing = self.leave(agent);
+        let mut outgoing = self.leave(now, agent);
         self.lives += 1;
         self.seats.insert(agent, self.lives);
         let key = (agent, self.lives, FIRST);
@@ -252,7 +250,7 @@ impl Coordinator for Groups {
         outgoing
     }
 
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         self.away.remove(&agent);
         if let Some(life) = self.seats.remove(&agent) {
             self.orphan(agent, life);
@@ -260,30 +258,29 @@ impl Coordinator for Groups {
         if let Some(open) = self.phases.as_mut().and_then(|phases| phases.open.as_mut()) {
             open.waiting.remove(&agent);
         }
-        self.finish_if_complete()
+        self.finish_if_complete(now)
     }
 
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         let life = *self.seats.get(&from).ok_or(ProtocolError::UnknownAgent(from))?;
         let mut outgoing = match message {
             Uplink::Cluster(upload) => self.receive_upload(from, life, upload)?,
-            Uplink::Clusters(list) => self.receive_list(from, life, list)?,
+            Uplink::Clusters(list) => self.receive_list(now, from, life, list)?,
             other => {
                 return Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() });
             }
         };
-        outgoing.extend(self.start_if_due());
+        outgoing.extend(self.start_if_due(now));
         Ok(outgoing)
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
-        self.now = self.now.max(now);
         if self.deadline().is_some_and(|deadline| deadline <= now)
             && let Some(open) = self.phases.as_mut().and_then(|phases| phases.open.as_mut())
         {
             open.waiting.clear();
         }
-        self.finish_if_complete()
+        self.finish_if_complete(now)
     }
 
     fn deadline(&self) -> Option<Tick> {
@@ -300,7 +297,7 @@ impl Coordinator for Groups {
             (sum, if exact { model.information() } else { 0.0 })
         });
         let (version, agents) = (self.version, self.seats.len());
-        CoordinatorView { version, evidence, information: *information, agents }
+        CoordinatorView::of(version, evidence, *information, agents)
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

@@ -10,8 +10,8 @@ use crate::clustered::groups::{Group, Groups, Known};
 use crate::clustered::phases::Open;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
+use crate::exchange::roster::Roster;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
-use crate::linear::roster::Roster;
 use crate::wire::{self, v1};
 
 impl Groups {
@@ -43,7 +43,6 @@ impl Groups {
             seats: self.seats.iter().map(seat).collect(),
             clusters: clusters.collect(),
             groups: self.groups.iter().map(group).collect(),
-            now: self.now.0,
             repairs: self.repairs,
             dimension: self.dimension() as u64,
             away: self.away.iter().map(|agent| agent.0).collect(),
@@ -116,7 +115,6 @@ impl Groups {
         (self.groups, self.clusters) = (groups, clusters);
         self.version = Version(state.version);
         (self.lives, self.next_group, self.repairs) = (state.lives, state.next_group, state.repairs);
-        self.now = Tick(state.now);
         self.all = OnceCell::new();
         Ok(())
     }

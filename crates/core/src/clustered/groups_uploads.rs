@@ -6,7 +6,7 @@ use crate::clustered::groups::{Groups, Key};
 use crate::clustered::message::{ClusterList, ClusterUpload};
 use crate::clustered::phases::Phases;
 use crate::error::ProtocolError;
-use crate::ids::{AgentId, ClusterId, PhaseId, Version};
+use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
 use crate::message::{Downlink, Outgoing};
 
 impl Groups {
@@ -98,6 +98,7 @@ impl Groups {
     /// All clusters of an agent, in place of those it had.
     pub(super) fn receive_list(
         &mut self,
+        now: Tick,
         from: AgentId,
         life: u64,
         list: ClusterList,
@@ -162,7 +163,7 @@ impl Groups {
         {
             open.waiting.remove(&from);
         }
-        outgoing.extend(self.finish_if_complete());
+        outgoing.extend(self.finish_if_complete(now));
         Ok(outgoing)
     }
 }

@@ -54,7 +54,7 @@ impl Groups {
     }
 
     /// Begins a phase if enough is known, and asks everybody for their clusters.
-    pub(super) fn start_if_due(&mut self) -> Vec<Outgoing> {
+    pub(super) fn start_if_due(&mut self, now: Tick) -> Vec<Outgoing> {
         let known: u64 = self.clusters.values().map(|cluster| cluster.own.count()).sum();
         let Some(phases) = &mut self.phases else { return Vec::new() };
         if phases.open.is_some() || known < phases.next || self.seats.is_empty() {
@@ -66,13 +66,13 @@ impl Groups {
             phases.next = phases.next.saturating_add(length);
         }
         let waiting = self.seats.keys().copied().collect();
-        phases.open = Some(Open { opened: self.now, waiting });
+        phases.open = Some(Open { opened: now, waiting });
         vec![Outgoing::to_everyone(Downlink::Regroup { phase: phases.phase, anew: false })]
     }
 
     /// When all have answered: sorts clusters into groups, and tells the members of every group that is not
     /// as it was.
-    pub(super) fn finish_if_complete(&mut self) -> Vec<Outgoing> {
+    pub(super) fn finish_if_complete(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(phases) = &mut self.phases else { return Vec::new() };
         if phases.open.take_if(|open| open.waiting.is_empty()).is_none() {
             return Vec::new();
@@ -91,7 +91,7 @@ impl Groups {
             let listening: Vec<Key> = members.iter().copied().filter(|key| self.is_heard(*key)).collect();
             outgoing.extend(listening.into_iter().map(|key| self.snapshot_to(key)));
         }
-        outgoing.extend(self.start_if_due());
+        outgoing.extend(self.start_if_due(now));
         outgoing
     }
 

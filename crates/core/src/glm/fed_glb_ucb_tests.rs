@@ -5,8 +5,12 @@ use crate::coordinator::{Coordinator, Entrance};
 use crate::evidence::multiply;
 use crate::glm::link::Link;
 use crate::glm::projection::dot;
+use crate::ids::Tick;
 use crate::message::{Outgoing, Recipient};
 use crate::random::Seed;
+
+/// When the tests begin: far from zero, as every real clock is.
+const NOW: Tick = Tick(1_700_000_000_000_000);
 
 const RUNS: u64 = 120;
 const AGENTS: u64 = 3;
@@ -20,7 +24,7 @@ fn worst(seed: u64, link: Link) -> (f64, f64) {
     let federation = Federation { agents: AGENTS, horizon: 300, seed: Seed(seed) };
     let mut agents: Vec<FedGlbAgent> = (0..AGENTS).map(|_| config.agent(DIMENSION, &federation)).collect();
     let mut coordinator = config.coordinator(DIMENSION);
-    (0..AGENTS).for_each(|id| drop(coordinator.join(AgentId(id), Entrance::NewLife)));
+    (0..AGENTS).for_each(|id| drop(coordinator.join(NOW, AgentId(id), Entrance::NewLife)));
     let mut stream = Seed(seed).stream("coverage", 0, 0);
     let mut direction = || {
         let v: Vec<f64> = (0..DIMENSION).map(|_| stream.normal()).collect();
@@ -43,7 +47,7 @@ fn worst(seed: u64, link: Link) -> (f64, f64) {
         let said = agent.learn(UserId(0), &x, reward).unwrap();
         let mut queue: Vec<(AgentId, Uplink)> = said.map(|up| (AgentId(id), up)).into_iter().collect();
         while let Some((from, uplink)) = queue.pop() {
-            for Outgoing { to, message } in coordinator.receive(from, uplink).unwrap() {
+            for Outgoing { to, message } in coordinator.receive(NOW, from, uplink).unwrap() {
                 if let Downlink::Model(model) = &message {
                     let Fit::Minimised { gap, information, .. } = model.fit else { panic!("it minimises") };
                     let off: Vec<f64> = model.estimate.iter().zip(&theta).map(|(a, b)| a - b).collect();

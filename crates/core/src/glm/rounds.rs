@@ -5,14 +5,15 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::config::{Constants, GlmConfig, RoundConfig, SolverConfig};
+use super::config::{Constants, GlmConfig, SolverConfig};
 use super::online::Online;
 use super::solver::{Minimiser, Problem, Solution};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::{Evidence, add_assign, packed};
+use crate::exchange::JoinPolicy;
+use crate::exchange::RoundConfig;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::JoinPolicy;
 use crate::message::{Downlink, Fit, Gradient, Model, Outgoing, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -39,7 +40,6 @@ pub(crate) struct Rounds {
     orphaned: bool,
     round: RoundId,
     open: Option<Open>,
-    now: Tick,
 }
 
 /// What a round does with what it collected.
@@ -109,16 +109,16 @@ impl Rounds {
             orphaned: false,
             round: RoundId(0),
             open: None,
-            now: Tick(0),
         }
     }
 
     /// Begins a round among `participants`; whatever was under way is void.
-    fn start(&mut self, participants: BTreeSet<AgentId>, whole: bool) -> Vec<Outgoing> {
-        self.open = None;
+    fn start(&mut self, now: Tick, participants: BTreeSet<AgentId>, whole: bool) -> Vec<Outgoing> {
         if participants.is_empty() {
-            return Vec::new();
+            // Agents that missed the deadline of the round under way wait to hear how it ended.
+            return self.abort();
         }
+        self.open = None;
         self.round = RoundId(self.round.0 + 1);
         let nothing = Evidence::none(self.model.dimension());
         let mut sum = if whole { nothing.clone() } else { (*self.evidence).clone() };
@@ -127,7 +127,7 @@ impl Rounds {
         let collect = Downlink::Collect { round: self.round, whole };
         let outgoing = self.to_each(&participants, &collect);
         self.open = Some(Open {
-            opened: self.now,
+            opened: now,
             whole,
             waiting: participants,
             parts: BTreeMap::new(),
@@ -151,7 +151,13 @@ impl Rounds {
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
-    fn add(&mut self, from: AgentId, round: RoundId, part: &Parcel) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        round: RoundId,
+        part: &Parcel,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let (expected, got) = (self.model.dimension(), part.dimension());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
@@ -169,7 +175,7 @@ impl Rounds {
         }
         open.waiting.remove(&from);
         open.parts.insert(from, part.count());
-        Ok(self.go_on())
+        Ok(self.go_on(now))
     }
 
     /// What comes too late for its round counts for nothing: its agent hears in the model that it did not.
@@ -178,7 +184,12 @@ impl Rounds {
     }
 
     /// Adds an agent's gradient to the open round, or refuses it unchanged.
-    fn add_gradient(&mut self, from: AgentId, part: &Gradient) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add_gradient(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        part: &Gradient,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let (expected, got) = (self.model.dimension(), part.gradient.len());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
@@ -194,14 +205,14 @@ impl Rounds {
             add_assign(sum, matrix);
         }
         open.waiting.remove(&from);
-        Ok(self.go_on())
+        Ok(self.go_on(now))
     }
 
     /// Goes on with the open round if nobody is waited for.
-    fn go_on(&mut self) -> Vec<Outgoing> {
+    fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
         if open.solving.is_some() {
-            return self.solve(open);
+            return self.solve(now, open);
         }
         if let Update::Online(online) = &self.update {
             let (mut online, mut collected) = (online.clone(), open.sum.clone());
@@ -216,7 +227,7 @@ impl Rounds {
         let missing =
             |(agent, contained): (&AgentId, &u64)| *contained > 0 && !open.parts.contains_key(agent);
         if !open.whole && self.agents.iter().any(missing) {
-            return self.start(open.parts.keys().copied().collect(), true);
+            return self.start(now, open.parts.keys().copied().collect(), true);
         }
         if open.sum.is_empty() {
             self.open = Some(open);
@@ -229,11 +240,11 @@ impl Rounds {
         let problem = Problem { constants: &self.constants, evidence: &open.sum, model: &model, gap };
         let minimiser = Minimiser::new(solver, &problem, &self.estimate);
         let solving = Solving { minimiser, model, gradient: Vec::new(), curvature: None };
-        self.ask(Open { solving: Some(solving), ..open })
+        self.ask(now, Open { solving: Some(solving), ..open })
     }
 
     /// Asks everybody with data for the gradient at the next point.
-    fn ask(&mut self, mut open: Open) -> Vec<Outgoing> {
+    fn ask(&mut self, now: Tick, mut open: Open) -> Vec<Outgoing> {
         let Some(solving) = &mut open.solving else { unreachable!("only asked while solving") };
         let d = self.model.dimension();
         let curvature = solving.minimiser.needs_curvature();
@@ -249,13 +260,13 @@ impl Rounds {
             |agent: &AgentId| if open.whole { 0 } else { self.agents.get(agent).copied().unwrap_or(0) };
         let has_data = |(agent, count): &(&AgentId, &u64)| **count + contained(agent) > 0;
         open.waiting = open.parts.iter().filter(has_data).map(|(agent, _)| *agent).collect();
-        open.opened = self.now;
+        open.opened = now;
         let outgoing = self.to_each(&open.waiting, &request);
         self.open = Some(open);
         outgoing
     }
 
-    fn solve(&mut self, mut open: Open) -> Vec<Outgoing> {
+    fn solve(&mut self, now: Tick, mut open: Open) -> Vec<Outgoing> {
         let Update::Minimise { solver, .. } = &self.update else { unreachable!("only minimisers solve") };
         let Some(solving) = &mut open.solving else { unreachable!("only called while solving") };
         let gap = solver.gap(open.sum.count());
@@ -263,7 +274,7 @@ impl Rounds {
         let most = solver.most_evaluations;
         let (gradient, curvature) = (&solving.gradient, solving.curvature.as_deref());
         let Some(found) = solving.minimiser.advance(&problem, gradient, curvature, most) else {
-            return self.ask(open);
+            return self.ask(now, open);
         };
         let Solution { estimate, gap, .. } = found;
         let evidence = open.sum.with_predictions_of(&estimate);
@@ -316,7 +327,7 @@ impl Rounds {
     }
 
     /// An agent's life is over: what it had is gone, and what it was asked will not be answered.
-    fn bereave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn bereave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         let contained = self.agents.remove(&agent).unwrap_or(0);
         let minimises = matches!(self.update, Update::Minimise { .. });
         self.orphaned |= minimises && contained > 0;
@@ -328,11 +339,11 @@ impl Rounds {
         {
             let mut left: BTreeSet<AgentId> = open.parts.keys().chain(&open.waiting).copied().collect();
             left.remove(&agent);
-            return self.start(left, self.orphaned);
+            return self.start(now, left, self.orphaned);
         }
         open.waiting.remove(&agent);
         open.parts.remove(&agent);
-        self.go_on()
+        self.go_on(now)
     }
 
     fn enough(&self, answered: usize) -> bool {
@@ -341,7 +352,7 @@ impl Rounds {
 }
 
 impl Coordinator for Rounds {
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         let known = self.agents.contains_key(&agent);
         if entrance == Entrance::Returning {
             self.agents.entry(agent).or_insert(0);
@@ -350,39 +361,31 @@ impl Coordinator for Rounds {
             let aborted = if self.open.as_ref().is_some_and(takes_part) { self.abort() } else { Vec::new() };
             return [Outgoing::to(agent, self.told(agent, true))].into_iter().chain(aborted).collect();
         }
-        let changed = if known { self.bereave(agent) } else { Vec::new() };
+        let changed = if known { self.bereave(now, agent) } else { Vec::new() };
         self.agents.insert(agent, 0);
         let told = self.version > Version(0) && (known || self.config.join == JoinPolicy::PullOnJoin);
         let model = told.then(|| Outgoing::to(agent, self.told(agent, false)));
         model.into_iter().chain(changed).collect()
     }
 
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
-        self.bereave(agent)
+    fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
+        self.bereave(now, agent)
     }
 
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         if !self.agents.contains_key(&from) {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
             Uplink::RoundRequest if self.open.is_some() => Ok(Vec::new()),
-            Uplink::RoundRequest => Ok(self.start(self.agents.keys().copied().collect(), self.orphaned)),
-            Uplink::RoundEvidence { round, evidence } => self.add(from, round, &evidence),
-            Uplink::Gradient(gradient) => self.add_gradient(from, &gradient),
-            Uplink::Evidence(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_)
-            | Uplink::NetworkRequest { .. }
-            | Uplink::NetworkPart(_)
-            | Uplink::Weights(_) => {
-                Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
-            }
+            Uplink::RoundRequest => Ok(self.start(now, self.agents.keys().copied().collect(), self.orphaned)),
+            Uplink::RoundEvidence { round, evidence } => self.add(now, from, round, &evidence),
+            Uplink::Gradient(gradient) => self.add_gradient(now, from, &gradient),
+            other => Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() }),
         }
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
-        self.now = self.now.max(now);
         let due = self.deadline().is_some_and(|deadline| deadline <= now);
         let Some(open) = self.open.as_mut().filter(|_| due) else { return Vec::new() };
         let missing = std::mem::take(&mut open.waiting);
@@ -394,9 +397,9 @@ impl Coordinator for Rounds {
         }
         if solving {
             // Somebody's gradients are missing, so its observations must be too.
-            return self.start(answered, true);
+            return self.start(now, answered, true);
         }
-        self.go_on()
+        self.go_on(now)
     }
 
     fn deadline(&self) -> Option<Tick> {
@@ -404,12 +407,7 @@ impl Coordinator for Rounds {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.agents.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.agents.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

@@ -13,7 +13,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::glm::exponential::{LANES, Lanes};
+use crate::exponential::{LANES, Lanes};
 
 /// How many columns share a pass over the factor: their sums still fit into registers.
 const TOGETHER: usize = 4;
@@ -41,6 +41,11 @@ impl GrowingFactor {
     /// Panels so far: a column to be solved has as many blocks of lanes.
     pub(super) const fn blocks(&self) -> usize {
         self.inverse_diagonal.len()
+    }
+
+    /// The entries of the diagonal, first row first.
+    pub(super) fn diagonal(&self) -> impl Iterator<Item = f64> {
+        self.inverse_diagonal.as_flattened()[..self.len].iter().map(|inverse| 1.0 / inverse)
     }
 
     /// Appends the row z = L⁻¹a for the new column a of A, and the diagonal entry √(A_nn − ‖z‖²) > 0.

@@ -13,9 +13,9 @@ use prost::Message;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
+use crate::exchange::JoinPolicy;
+use crate::exchange::roster::Roster;
 use crate::ids::{AgentId, Tick, Version};
-use crate::linear::async_lin_ucb::JoinPolicy;
-use crate::linear::roster::Roster;
 use crate::message::{Downlink, EvidenceUpload, Outgoing, Snapshot, Uplink};
 use crate::ridge::Ridge;
 use crate::trigger::Threshold;
@@ -104,7 +104,7 @@ impl Exchange {
 }
 
 impl Coordinator for Exchange {
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, _now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         let known = self.roster.get(agent).map(|seat| seat.uploads);
         let uploads = if entrance == Entrance::Returning { known.unwrap_or(0) } else { 0 };
         self.roster.set(agent, 0.0, self.policy.patience(agent), Version(0), uploads);
@@ -117,12 +117,17 @@ impl Coordinator for Exchange {
         Vec::new()
     }
 
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn leave(&mut self, _now: Tick, agent: AgentId) -> Vec<Outgoing> {
         self.roster.remove(agent);
         Vec::new()
     }
 
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(
+        &mut self,
+        _now: Tick,
+        from: AgentId,
+        message: Uplink,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let Uplink::Evidence(upload) = message else {
             return Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() });
         };
@@ -165,12 +170,7 @@ impl Coordinator for Exchange {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.roster.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.roster.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

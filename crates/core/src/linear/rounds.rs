@@ -8,8 +8,8 @@ use prost::Message;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
+use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::async_lin_ucb::JoinPolicy;
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -27,7 +27,6 @@ pub(crate) struct Rounds {
     agents: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<Open>,
-    now: Tick,
 }
 
 /// A round that is collecting.
@@ -50,17 +49,16 @@ impl Rounds {
             agents: BTreeMap::new(),
             round: RoundId(0),
             open: None,
-            now: Tick(0),
         }
     }
 
-    fn start(&mut self) -> Vec<Outgoing> {
+    fn start(&mut self, now: Tick) -> Vec<Outgoing> {
         if self.open.is_some() || self.agents.is_empty() {
             return Vec::new();
         }
         self.round = RoundId(self.round.0 + 1);
         self.open = Some(Open {
-            opened: self.now,
+            opened: now,
             waiting: self.agents.keys().copied().collect(),
             included: BTreeSet::new(),
             sum: Evidence::clone(&self.evidence),
@@ -124,7 +122,7 @@ impl Rounds {
 }
 
 impl Coordinator for Rounds {
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, _now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         let returning = entrance == Entrance::Returning;
         let known = self.agents.contains_key(&agent);
         if !(returning && known) {
@@ -147,7 +145,7 @@ impl Coordinator for Rounds {
         snapshot.into_iter().chain(ended).collect()
     }
 
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn leave(&mut self, _now: Tick, agent: AgentId) -> Vec<Outgoing> {
         self.agents.remove(&agent);
         if let Some(open) = &mut self.open {
             open.waiting.remove(&agent);
@@ -155,12 +153,12 @@ impl Coordinator for Rounds {
         self.finish_if_complete()
     }
 
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         if !self.agents.contains_key(&from) {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::RoundRequest => Ok(self.start()),
+            Uplink::RoundRequest => Ok(self.start(now)),
             // Too late for its round: its agent hears that in the commit and sends it again.
             Uplink::RoundEvidence { round, .. } if round < self.round || self.open.is_none() => {
                 Ok(Vec::new())
@@ -169,20 +167,11 @@ impl Coordinator for Rounds {
                 self.add(from, round, &evidence)?;
                 Ok(self.finish_if_complete())
             }
-            Uplink::Evidence(_)
-            | Uplink::Gradient(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_)
-            | Uplink::NetworkRequest { .. }
-            | Uplink::NetworkPart(_)
-            | Uplink::Weights(_) => {
-                Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: other.kind() }),
         }
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
-        self.now = self.now.max(now);
         if self.deadline().is_some_and(|deadline| deadline <= now)
             && let Some(open) = &mut self.open
         {
@@ -196,12 +185,7 @@ impl Coordinator for Rounds {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.agents.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.agents.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
@@ -222,7 +206,6 @@ impl Coordinator for Rounds {
             model: Some(self.model.save()),
             roster: roster.collect(),
             round: self.round.0,
-            now: self.now.0,
             ..Default::default()
         };
         if let Some(open) = &self.open {
@@ -264,7 +247,6 @@ impl Coordinator for Rounds {
             state.roster.iter().map(|entry| (AgentId(entry.agent), RoundId(entry.uploads))).collect();
         self.round = RoundId(state.round);
         self.open = open;
-        self.now = Tick(state.now);
         Ok(())
     }
 }

@@ -5,7 +5,6 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::counts::counted;
 use super::fn_agent::nothing_known;
 use super::fn_ucb::FnUcb;
 use super::inverse::Column;
@@ -16,9 +15,8 @@ use super::statistic::{Precondition, Statistic};
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
-use crate::evidence::Evidence;
+use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::JoinPolicy;
 use crate::message::{Downlink, Outgoing, Uplink};
 
 const NAME: &str = "fn-ucb";
@@ -32,8 +30,6 @@ pub(crate) struct NetworkRounds {
     shared: Arc<NetworkState>,
     /// ln det(V/λ) of the shared statistic.
     information: f64,
-    /// How many observations, for those who look.
-    evidence: Evidence,
     /// A fingerprint of what networks start from, once somebody has said it.
     start: Option<u64>,
     seats: BTreeMap<AgentId, Seat>,
@@ -41,7 +37,6 @@ pub(crate) struct NetworkRounds {
     averaged: bool,
     round: RoundId,
     open: Option<Open>,
-    now: Tick,
 }
 
 /// What is known of an agent.
@@ -74,23 +69,21 @@ impl NetworkRounds {
             layout,
             version: Version(0),
             information: 0.0,
-            evidence: counted(0),
             start: None,
             seats: BTreeMap::new(),
             averaged: false,
             round: RoundId(0),
             open: None,
-            now: Tick(0),
         }
     }
 
-    fn begin(&mut self, observations: u64) -> Vec<Outgoing> {
+    fn begin(&mut self, now: Tick, observations: u64) -> Vec<Outgoing> {
         if self.open.is_some() || self.seats.is_empty() {
             return Vec::new();
         }
         self.round = RoundId(self.round.0 + 1);
         self.open = Some(Open {
-            opened: self.now,
+            opened: now,
             waiting: self.seats.keys().copied().collect(),
             parts: BTreeMap::new(),
             step: 0,
@@ -111,7 +104,7 @@ impl NetworkRounds {
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
-    fn add(&mut self, from: AgentId, part: NetworkPart) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add(&mut self, now: Tick, from: AgentId, part: NetworkPart) -> Result<Vec<Outgoing>, ProtocolError> {
         self.check(&part)?;
         let (round, open_round) = (part.round, self.round);
         let waits = |open: &&mut Open| round == open_round && open.step == 0 && open.waiting.contains(&from);
@@ -120,7 +113,7 @@ impl NetworkRounds {
         open.waiting.remove(&from);
         open.networks.insert(from, part.weights.clone());
         open.parts.insert(from, part);
-        Ok(self.go_on())
+        Ok(self.go_on(now))
     }
 
     fn check(&self, part: &NetworkPart) -> Result<(), ProtocolError> {
@@ -150,7 +143,12 @@ impl NetworkRounds {
     }
 
     /// Adds an agent's network to the average under way, or refuses it unchanged.
-    fn add_network(&mut self, from: AgentId, answer: Weights) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add_network(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        answer: Weights,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         self.check_network(&answer.weights)?;
         let (round, open_round) = (answer.round, self.round);
         let waits = |open: &&mut Open| {
@@ -159,11 +157,11 @@ impl NetworkRounds {
         let Some(open) = self.open.as_mut().filter(waits) else { return self.late(round) };
         open.waiting.remove(&from);
         open.networks.insert(from, Arc::unwrap_or_clone(answer.weights));
-        Ok(self.go_on())
+        Ok(self.go_on(now))
     }
 
     /// Goes on with the open round if nobody is waited for.
-    fn go_on(&mut self) -> Vec<Outgoing> {
+    fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(mut open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
         if open.parts.is_empty() {
             self.open = Some(open);
@@ -173,7 +171,7 @@ impl NetworkRounds {
         let trains = open.parts.values().any(|part| part.trained);
         if trains && open.step + 1 < self.config.averages() {
             open.step += 1;
-            open.opened = self.now;
+            open.opened = now;
             open.waiting = open.parts.keys().copied().collect();
             let weights = Arc::new(average);
             let message = Downlink::Average(Weights { round: self.round, step: open.step, weights });
@@ -224,7 +222,6 @@ impl NetworkRounds {
             alpha,
             widths: self.renewed_widths(&subtracted),
         });
-        self.evidence = counted(count);
         self.version = self.version.next();
         self.seats.keys().map(|&agent| Outgoing::to(agent, self.told(agent, false))).collect()
     }
@@ -251,17 +248,17 @@ impl NetworkRounds {
 
     /// An agent's life is over: what it was asked will not be answered, what it said for an open round does
     /// not count.
-    fn bereave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn bereave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         let Some(open) = &mut self.open else { return Vec::new() };
         open.waiting.remove(&agent);
         open.parts.remove(&agent);
         open.networks.remove(&agent);
-        self.go_on()
+        self.go_on(now)
     }
 }
 
 impl Coordinator for NetworkRounds {
-    fn join(&mut self, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
+    fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         let known = self.seats.contains_key(&agent);
         if !known {
             let own = self.config.neural.none(self.layout.parameters());
@@ -274,7 +271,7 @@ impl Coordinator for NetworkRounds {
             let aborted = if self.open.as_ref().is_some_and(takes_part) { self.abort() } else { Vec::new() };
             return [Outgoing::to(agent, self.told(agent, true))].into_iter().chain(aborted).collect();
         }
-        let changed = if known { self.bereave(agent) } else { Vec::new() };
+        let changed = if known { self.bereave(now, agent) } else { Vec::new() };
         if let Some(seat) = self.seats.get_mut(&agent) {
             seat.contained = 0;
         }
@@ -283,32 +280,24 @@ impl Coordinator for NetworkRounds {
         model.into_iter().chain(changed).collect()
     }
 
-    fn leave(&mut self, agent: AgentId) -> Vec<Outgoing> {
+    fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         self.averaged &= self.seats.remove(&agent).is_none();
-        self.bereave(agent)
+        self.bereave(now, agent)
     }
 
-    fn receive(&mut self, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         if !self.seats.contains_key(&from) {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::NetworkRequest { observations } => Ok(self.begin(observations)),
-            Uplink::NetworkPart(part) => self.add(from, part),
-            Uplink::Weights(weights) => self.add_network(from, weights),
-            Uplink::Evidence(_)
-            | Uplink::RoundRequest
-            | Uplink::RoundEvidence { .. }
-            | Uplink::Gradient(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_) => {
-                Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
-            }
+            Uplink::NetworkRequest { observations } => Ok(self.begin(now, observations)),
+            Uplink::NetworkPart(part) => self.add(now, from, part),
+            Uplink::Weights(weights) => self.add_network(now, from, weights),
+            other => Err(ProtocolError::Unexpected { algorithm: NAME, message: other.kind() }),
         }
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
-        self.now = self.now.max(now);
         let due = self.deadline().is_some_and(|deadline| deadline <= now);
         let Some(open) = self.open.as_mut().filter(|_| due) else { return Vec::new() };
         open.waiting.clear();
@@ -316,7 +305,7 @@ impl Coordinator for NetworkRounds {
         if open.step == 0 && answered < quorum * self.seats.len() as f64 {
             return self.abort();
         }
-        self.go_on()
+        self.go_on(now)
     }
 
     fn deadline(&self) -> Option<Tick> {
@@ -326,9 +315,10 @@ impl Coordinator for NetworkRounds {
     fn inspect(&self) -> CoordinatorView<'_> {
         CoordinatorView {
             version: self.version,
-            evidence: &self.evidence,
+            observations: self.shared.count,
             information: self.information,
             agents: self.seats.len(),
+            evidence: None,
         }
     }
 

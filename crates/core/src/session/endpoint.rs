@@ -74,17 +74,17 @@ impl Endpoint {
     /// Learns from a reward; perhaps there is something to send.
     pub fn learn(
         &mut self,
+        now: Tick,
         user: UserId,
         arm: &[f64],
         reward: f64,
-        now: Tick,
     ) -> Result<Option<UpFrame>, InputError> {
         let message = self.agent.learn(user, arm, reward)?;
-        Ok(message.and_then(|message| self.submit(message, now)))
+        Ok(message.and_then(|message| self.submit(now, message)))
     }
 
     /// Takes in a frame; perhaps there is an answer.
-    pub fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<Option<UpFrame>, ProtocolError> {
+    pub fn receive(&mut self, now: Tick, frame: DownFrame) -> Result<Option<UpFrame>, ProtocolError> {
         // Meant for an earlier life, or said in an earlier epoch: void. A new epoch begins with its
         // authoritative snapshot and with nothing else.
         let new_epoch = frame.epoch > self.epoch;
@@ -206,7 +206,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn submit(&mut self, message: Uplink, now: Tick) -> Option<UpFrame> {
+    fn submit(&mut self, now: Tick, message: Uplink) -> Option<UpFrame> {
         self.queue.push_back(message);
         (self.greeted && self.queue.len() == 1).then(|| self.send(now))
     }

@@ -15,8 +15,11 @@ use crate::wire::{self, v1};
 
 /// A coordinator with its ends of the links to all agents.
 ///
-/// Every method that changes something returns a [`Step`]: first keep its log entries, then send its
-/// frames. Call [`tick`](Self::tick) at [`deadline`](Self::deadline).
+/// Every method that changes something takes the time as its first argument and returns a [`Step`]: first
+/// keep its log entries, then send its frames. Call [`tick`](Self::tick) at [`deadline`](Self::deadline).
+///
+/// Times come from a clock that does not jump. A time before [`latest`](Self::latest) counts as that one,
+/// so deadlines cannot be put off by a clock that was set back.
 pub struct Hub {
     coordinator: Box<dyn Coordinator>,
     epoch: Epoch,
@@ -26,6 +29,8 @@ pub struct Hub {
     /// When the first message of a queue is sent again.
     timers: BTreeSet<(Tick, AgentId)>,
     resend_after: u64,
+    /// When the last event of the log happened. Time never goes back before it, also after a restart.
+    latest: Tick,
     #[cfg(feature = "planted-bug")]
     counts_repetitions: bool,
 }
@@ -73,13 +78,15 @@ impl Hub {
             queues: BTreeMap::new(),
             timers: BTreeSet::new(),
             resend_after,
+            latest: Tick(0),
             #[cfg(feature = "planted-bug")]
             counts_repetitions: false,
         }
     }
 
     /// Takes in a frame. An error means that nothing has changed.
-    pub fn receive(&mut self, from: AgentId, frame: UpFrame, now: Tick) -> Result<Step, ProtocolError> {
+    pub fn receive(&mut self, now: Tick, from: AgentId, frame: UpFrame) -> Result<Step, ProtocolError> {
+        let now = now.max(self.latest);
         let mut step = Step::default();
         let known = self.links.get(&from).copied();
         let ended = |link: Link| {
@@ -95,58 +102,60 @@ impl Hub {
         }
         let Some(link) = known.filter(|link| frame.incarnation == link.incarnation) else {
             // A message in it is sent again once the agent has its answer.
-            self.begin_life(from, frame.incarnation, now, &mut step);
+            self.begin_life(now, from, frame.incarnation, &mut step);
             if frame.epoch < self.epoch {
                 // Whether this life is new or was lost with the end of the log, nobody here can tell.
-                self.welcome_back(from, now, &mut step);
+                self.welcome_back(now, from, &mut step);
             }
-            self.answer(from, now, true, frame.greeting, &mut step);
+            self.answer(now, from, true, frame.greeting, &mut step);
             return Ok(step);
         };
         if frame.epoch < self.epoch {
             // The agent speaks to a history that is gone. The authoritative snapshot will tell it.
             if link.acquainted {
                 self.stop_waiting(from);
-                self.send_next(from, now, &mut step);
+                self.send_next(now, from, &mut step);
             } else {
-                self.welcome_back(from, now, &mut step);
+                self.welcome_back(now, from, &mut step);
             }
             return Ok(step);
         }
         let greeting = frame.greeting;
         let wants_answer = greeting > 0 || frame.message.is_some();
-        let mut step = self.accept(from, frame, now)?;
-        self.answer(from, now, wants_answer, greeting, &mut step);
+        let mut step = self.accept(now, from, frame)?;
+        self.answer(now, from, wants_answer, greeting, &mut step);
         Ok(step)
     }
 
     /// An agent left for good.
-    pub fn leave(&mut self, agent: AgentId, now: Tick) -> Step {
+    pub fn leave(&mut self, now: Tick, agent: AgentId) -> Step {
+        let now = now.max(self.latest);
         let mut step = Step::default();
         if let Some(link) = self.links.get_mut(&agent).filter(|link| !link.gone) {
             (link.gone, link.acquainted) = (true, false);
             self.drop_queue(agent);
-            step.log.push(LogEntry { tick: now, event: LogEvent::Left(agent) });
-            let outgoing = self.coordinator.leave(agent);
-            self.enqueue(outgoing, now, &mut step);
+            self.record(now, LogEvent::Left(agent), &mut step);
+            let outgoing = self.coordinator.leave(now, agent);
+            self.enqueue(now, outgoing, &mut step);
         }
         step
     }
 
     /// Time has passed: sends again what was not answered, and lets the coordinator act.
     pub fn tick(&mut self, now: Tick) -> Step {
+        let now = now.max(self.latest);
         let mut step = Step::default();
         if self.coordinator.deadline().is_some_and(|deadline| deadline <= now) {
-            step.log.push(LogEntry { tick: now, event: LogEvent::Ticked });
+            self.record(now, LogEvent::Ticked, &mut step);
             let outgoing = self.coordinator.tick(now);
-            self.enqueue(outgoing, now, &mut step);
+            self.enqueue(now, outgoing, &mut step);
         }
         while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, agent));
             if let Some(queue) = self.queues.get_mut(&agent) {
                 queue.in_flight = None;
             }
-            self.send_next(agent, now, &mut step);
+            self.send_next(now, agent, &mut step);
         }
         step
     }
@@ -162,21 +171,26 @@ impl Hub {
     /// next [`tick`](Self::tick).
     pub fn replay(&mut self, entry: LogEntry) -> Result<(), ProtocolError> {
         let mut void = Step::default();
+        let now = entry.tick.max(self.latest);
         match entry.event {
             LogEvent::Joined(agent, incarnation) => {
-                self.begin_life(agent, incarnation, entry.tick, &mut void);
+                self.begin_life(now, agent, incarnation, &mut void);
             }
-            LogEvent::Returned(agent) => self.welcome_back(agent, entry.tick, &mut void),
-            LogEvent::Left(agent) => drop(self.leave(agent, entry.tick)),
-            LogEvent::EpochBegan(epoch) => drop(self.begin_epoch(epoch, entry.tick)),
+            LogEvent::Returned(agent) => self.welcome_back(now, agent, &mut void),
+            LogEvent::Left(agent) => drop(self.leave(now, agent)),
+            LogEvent::EpochBegan(epoch) => drop(self.begin_epoch(now, epoch)),
             LogEvent::Accepted(agent, frame) => {
-                self.accept(agent, frame, entry.tick)?;
+                self.accept(now, agent, frame)?;
                 // An acknowledgement in it may have freed the link for what waits.
-                self.send_next(agent, entry.tick, &mut void);
+                self.send_next(now, agent, &mut void);
             }
             LogEvent::Ticked => {
-                let outgoing = self.coordinator.tick(entry.tick);
-                self.enqueue(outgoing, entry.tick, &mut void);
+                // The entry was written because a deadline had passed. Logs of version 0.1 counted deadlines
+                // from an earlier moment, so by this hub's reckoning it may lie ahead; it passed all the same.
+                self.record(now, LogEvent::Ticked, &mut void);
+                let now = self.coordinator.deadline().map_or(now, |deadline| deadline.max(now));
+                let outgoing = self.coordinator.tick(now);
+                self.enqueue(now, outgoing, &mut void);
             }
         }
         Ok(())
@@ -184,7 +198,8 @@ impl Hub {
 
     /// The log ended early: some of what agents were told never happened. Each agent is introduced again
     /// when it comes back. `epoch` must be one that was never used.
-    pub fn begin_epoch(&mut self, epoch: Epoch, now: Tick) -> Step {
+    pub fn begin_epoch(&mut self, now: Tick, epoch: Epoch) -> Step {
+        let now = now.max(self.latest);
         self.epoch = epoch;
         let agents: Vec<AgentId> = self.links.keys().copied().collect();
         for agent in agents {
@@ -193,8 +208,9 @@ impl Hub {
             link.acquainted = false;
             link.numbered = 0;
         }
-        let log = vec![LogEntry { tick: now, event: LogEvent::EpochBegan(epoch) }];
-        Step { log, frames: Vec::new() }
+        let mut step = Step::default();
+        self.record(now, LogEvent::EpochBegan(epoch), &mut step);
+        step
     }
 
     /// The coordinator inside.
@@ -207,6 +223,15 @@ impl Hub {
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// When the last event of the log happened.
+    ///
+    /// After a restart, give times that go on from here, as if the hub had never been away: then a round
+    /// that was open keeps what was left of its deadline, whatever the machine's clock says now.
+    #[must_use]
+    pub const fn latest(&self) -> Tick {
+        self.latest
     }
 
     /// The life of an agent, if it has joined.
@@ -240,7 +265,8 @@ impl Hub {
             }),
         });
         let machine = self.coordinator.save();
-        v1::HubState { epoch: self.epoch.0, seats: seats.collect(), machine }.encode_to_vec()
+        let latest = self.latest.0;
+        v1::HubState { epoch: self.epoch.0, seats: seats.collect(), machine, latest }.encode_to_vec()
     }
 
     /// Goes on from a saved state, or changes nothing.
@@ -273,6 +299,10 @@ impl Hub {
         self.coordinator.restore(&state.machine)?;
         self.epoch = Epoch(state.epoch);
         (self.links, self.queues, self.timers) = (links, queues, timers);
+        // States of version 0.1 do not say when they were saved. A round that was open in one must not wait
+        // for a deadline by another clock, so its deadline has passed.
+        let unknown = || self.coordinator.deadline().unwrap_or(Tick(0));
+        self.latest = if state.latest == 0 { unknown() } else { Tick(state.latest) };
         Ok(())
     }
 
@@ -282,29 +312,35 @@ impl Hub {
         self.counts_repetitions = true;
     }
 
-    fn begin_life(&mut self, agent: AgentId, incarnation: Incarnation, now: Tick, step: &mut Step) {
+    /// Writes down that `event` happened at `now`.
+    fn record(&mut self, now: Tick, event: LogEvent, step: &mut Step) {
+        self.latest = self.latest.max(now);
+        step.log.push(LogEntry { tick: now, event });
+    }
+
+    fn begin_life(&mut self, now: Tick, agent: AgentId, incarnation: Incarnation, step: &mut Step) {
         self.drop_queue(agent);
         self.links
             .insert(agent, Link { incarnation, accepted: 0, numbered: 0, acquainted: true, gone: false });
-        step.log.push(LogEntry { tick: now, event: LogEvent::Joined(agent, incarnation) });
-        let outgoing = self.coordinator.join(agent, Entrance::NewLife);
-        self.enqueue(outgoing, now, step);
+        self.record(now, LogEvent::Joined(agent, incarnation), step);
+        let outgoing = self.coordinator.join(now, agent, Entrance::NewLife);
+        self.enqueue(now, outgoing, step);
     }
 
-    fn welcome_back(&mut self, agent: AgentId, now: Tick, step: &mut Step) {
+    fn welcome_back(&mut self, now: Tick, agent: AgentId, step: &mut Step) {
         // Nothing may reach the agent before the authoritative snapshot.
         self.drop_queue(agent);
         step.frames.retain(|(to, _)| *to != agent);
         if let Some(link) = self.links.get_mut(&agent) {
             link.acquainted = true;
         }
-        step.log.push(LogEntry { tick: now, event: LogEvent::Returned(agent) });
-        let outgoing = self.coordinator.join(agent, Entrance::Returning);
-        self.enqueue(outgoing, now, step);
+        self.record(now, LogEvent::Returned(agent), step);
+        let outgoing = self.coordinator.join(now, agent, Entrance::Returning);
+        self.enqueue(now, outgoing, step);
     }
 
     /// Takes in the acknowledgement and the message of a frame from a known life in this epoch.
-    fn accept(&mut self, from: AgentId, frame: UpFrame, now: Tick) -> Result<Step, ProtocolError> {
+    fn accept(&mut self, now: Tick, from: AgentId, frame: UpFrame) -> Result<Step, ProtocolError> {
         let mut step = Step::default();
         let link = *self.links.get(&from).ok_or(ProtocolError::UnknownAgent(from))?;
         let expected = link.accepted + 1;
@@ -313,13 +349,13 @@ impl Hub {
         }
         let acknowledged = frame.acknowledged;
         if let (true, Some(message)) = (frame.sequence == expected, &frame.message) {
-            let outgoing = self.coordinator.receive(from, message.clone())?;
+            let outgoing = self.coordinator.receive(now, from, message.clone())?;
             self.links.get_mut(&from).expect("it was there").accepted = expected;
-            step.log.push(LogEntry { tick: now, event: LogEvent::Accepted(from, frame) });
+            self.record(now, LogEvent::Accepted(from, frame), &mut step);
             self.acknowledge(from, acknowledged);
-            self.enqueue(outgoing, now, &mut step);
+            self.enqueue(now, outgoing, &mut step);
         } else {
-            self.repetition(from, frame.message, now, &mut step);
+            self.repetition(now, from, frame.message, &mut step);
             self.acknowledge(from, acknowledged);
         }
         Ok(step)
@@ -327,14 +363,14 @@ impl Hub {
 
     /// A message that was accepted before counts for nothing.
     #[cfg(not(feature = "planted-bug"))]
-    fn repetition(&mut self, _from: AgentId, _message: Option<Uplink>, _now: Tick, _step: &mut Step) {}
+    fn repetition(&mut self, _now: Tick, _from: AgentId, _message: Option<Uplink>, _step: &mut Step) {}
 
     #[cfg(feature = "planted-bug")]
-    fn repetition(&mut self, from: AgentId, message: Option<Uplink>, now: Tick, step: &mut Step) {
+    fn repetition(&mut self, now: Tick, from: AgentId, message: Option<Uplink>, step: &mut Step) {
         if let (true, Some(Uplink::Evidence(mut upload))) = (self.counts_repetitions, message) {
             upload.number = self.coordinator.agent(from).map_or(0, |standing| standing.uploads) + 1;
-            if let Ok(outgoing) = self.coordinator.receive(from, Uplink::Evidence(upload)) {
-                self.enqueue(outgoing, now, step);
+            if let Ok(outgoing) = self.coordinator.receive(now, from, Uplink::Evidence(upload)) {
+                self.enqueue(now, outgoing, step);
             }
         }
     }
@@ -356,7 +392,7 @@ impl Hub {
     }
 
     /// Numbers messages and sends those to agents whose link is free.
-    fn enqueue(&mut self, outgoing: Vec<Outgoing>, now: Tick, step: &mut Step) {
+    fn enqueue(&mut self, now: Tick, outgoing: Vec<Outgoing>, step: &mut Step) {
         let mut touched = BTreeSet::new();
         for Outgoing { to, message } in outgoing {
             let recipients = self.links.iter_mut().filter(|(agent, _)| to.includes(**agent));
@@ -369,12 +405,12 @@ impl Hub {
             }
         }
         for agent in touched {
-            self.send_next(agent, now, step);
+            self.send_next(now, agent, step);
         }
     }
 
     /// Sends the first message of a queue, unless one is on its way.
-    fn send_next(&mut self, agent: AgentId, now: Tick, step: &mut Step) {
+    fn send_next(&mut self, now: Tick, agent: AgentId, step: &mut Step) {
         let Some(queue) = self.queues.get_mut(&agent).filter(|queue| queue.in_flight.is_none()) else {
             return;
         };
@@ -387,8 +423,8 @@ impl Hub {
     }
 
     /// Sends what waits for `agent`; if nothing does and it wants an answer, an acknowledgement.
-    fn answer(&mut self, agent: AgentId, now: Tick, wanted: bool, greeting: u64, step: &mut Step) {
-        self.send_next(agent, now, step);
+    fn answer(&mut self, now: Tick, agent: AgentId, wanted: bool, greeting: u64, step: &mut Step) {
+        self.send_next(now, agent, step);
         if wanted && !step.frames.iter().any(|(to, _)| *to == agent) {
             step.frames.push((agent, self.bare(agent)));
         }

@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9, 12, 13, 14")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9, 12, 13, 14, 15")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -64,6 +64,8 @@ pub mod uplink {
         NetworkPart(super::NetworkPart),
         #[prost(message, tag = "14")]
         Weights(super::Weights),
+        #[prost(message, tag = "15")]
+        Extension(super::Extension),
     }
 }
 /// What an agent has learned since its last upload.
@@ -96,7 +98,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 12")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -129,7 +131,24 @@ pub mod downlink {
         Average(super::Weights),
         #[prost(message, tag = "15")]
         Network(super::NetworkModel),
+        #[prost(message, tag = "12")]
+        Extension(super::Extension),
     }
+}
+/// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Extension {
+    /// The name of the algorithm.
+    #[prost(string, tag = "1")]
+    pub algorithm: ::prost::alloc::string::String,
+    /// The version of its messages.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// How many numbers the bytes hold, as costs count them.
+    #[prost(uint64, tag = "3")]
+    pub scalars: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    pub bytes: ::prost::alloc::vec::Vec<u8>,
 }
 /// All the coordinator knows.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -601,8 +620,6 @@ pub struct CoordinatorState {
     pub included: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "10")]
     pub opened: u64,
-    #[prost(uint64, tag = "11")]
-    pub now: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EndpointState {
@@ -661,6 +678,9 @@ pub struct HubState {
     /// The coordinator's own state.
     #[prost(bytes = "vec", tag = "3")]
     pub machine: ::prost::alloc::vec::Vec<u8>,
+    /// When the last event of the log happened, in microseconds. Time goes on from here after a restart.
+    #[prost(uint64, tag = "4")]
+    pub latest: u64,
 }
 /// A node of a tree of partial sums.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -851,8 +871,6 @@ pub struct GroupsState {
     pub waiting: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "11")]
     pub opened: u64,
-    #[prost(uint64, tag = "12")]
-    pub now: u64,
     #[prost(uint64, tag = "13")]
     pub repairs: u64,
     #[prost(uint64, tag = "14")]
@@ -865,16 +883,16 @@ pub struct GroupsState {
 pub struct KernelAgentState {
     #[prost(uint64, tag = "1")]
     pub choices: u64,
-    /// Everything observed, also what came after the history was full.
-    #[prost(message, optional, tag = "2")]
-    pub evidence: ::core::option::Option<Evidence>,
-    #[prost(message, optional, tag = "3")]
-    pub model: ::core::option::Option<RidgeState>,
     /// The history, a row of features after the other. The factor is made anew from it.
     #[prost(double, repeated, tag = "4")]
     pub features: ::prost::alloc::vec::Vec<f64>,
     #[prost(double, repeated, tag = "5")]
     pub rewards: ::prost::alloc::vec::Vec<f64>,
+    /// Observations made, also those that came after the history was full.
+    #[prost(uint64, tag = "6")]
+    pub observations: u64,
+    #[prost(uint64, tag = "7")]
+    pub dimension: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GlmAgentState {
@@ -969,8 +987,6 @@ pub struct GlmCoordinatorState {
     pub unit_information: f64,
     #[prost(uint64, tag = "9")]
     pub round: u64,
-    #[prost(uint64, tag = "10")]
-    pub now: u64,
     /// The open round, if any.
     #[prost(bool, tag = "11")]
     pub open: bool,
@@ -1136,8 +1152,6 @@ pub struct NetworkCoordinatorState {
     pub seats: ::prost::alloc::vec::Vec<NetworkSeatState>,
     #[prost(uint64, tag = "8")]
     pub round: u64,
-    #[prost(uint64, tag = "9")]
-    pub now: u64,
     /// The open round, if any.
     #[prost(bool, tag = "10")]
     pub open: bool,

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use posse_core::wire::{encode_downlink, encode_uplink};
 use posse_core::*;
 
+use super::NOW;
+
 pub(crate) const AGENTS: u64 = 3;
 pub(crate) const STEPS: u64 = 60;
 /// Users an agent.
@@ -197,7 +199,7 @@ impl Case {
 
     /// The dimension of what the agents share.
     pub(crate) fn shared(&self) -> usize {
-        self.agent(0).inspect().model.dimension()
+        self.shape.shared
     }
 }
 
@@ -296,7 +298,7 @@ impl Host {
     pub(crate) fn join(&mut self, agent: AgentId) {
         if !self.joined.contains(&agent) {
             self.joined.push(agent);
-            let outgoing = self.coordinator().join(agent, Entrance::NewLife);
+            let outgoing = self.coordinator().join(NOW, agent, Entrance::NewLife);
             self.post(outgoing);
             self.deliver();
         }
@@ -312,7 +314,7 @@ impl Host {
             let refused = match letter {
                 Letter::Up(from, message) => {
                     self.events.push(Event::Up(from.0, encode_uplink(&message)));
-                    self.coordinator().receive(from, message).map(|outgoing| self.post(outgoing)).err()
+                    self.coordinator().receive(NOW, from, message).map(|outgoing| self.post(outgoing)).err()
                 }
                 Letter::Down(to, message) => {
                     self.events.push(Event::Down(to.0, encode_downlink(&message)));

@@ -38,7 +38,7 @@ impl Link {
             down: Vec::new(),
             checkpoint,
             log: Vec::new(),
-            now: Tick(0),
+            now: super::NOW,
             observed: 0,
             sent: 0,
             lives: vec![0; AGENTS as usize],
@@ -68,7 +68,7 @@ impl Link {
             x[self.observed] = 1.0;
             self.observed += 1;
             let frame =
-                self.endpoints[id as usize].learn(UserId(0), &x, 1.0, self.now).expect("a unit vector");
+                self.endpoints[id as usize].learn(self.now, UserId(0), &x, 1.0).expect("a unit vector");
             self.send_up(id, frame);
         }
     }
@@ -77,7 +77,7 @@ impl Link {
     pub(crate) fn arrive_up(&mut self, from: AgentId, frame: &UpFrame) {
         let frame = UpFrame::decode(&frame.encode()).expect("what was sent");
         let before = self.hub.save();
-        match self.hub.receive(from, frame, self.now) {
+        match self.hub.receive(self.now, from, frame) {
             Ok(step) => self.take(step),
             Err(_) => assert_eq!(self.hub.save(), before),
         }
@@ -85,7 +85,7 @@ impl Link {
 
     pub(crate) fn arrive_down(&mut self, to: AgentId, frame: &DownFrame) {
         let frame = DownFrame::decode(&frame.encode()).expect("what was sent");
-        let answer = self.endpoints[to.0 as usize].receive(frame, self.now).expect("a good frame");
+        let answer = self.endpoints[to.0 as usize].receive(self.now, frame).expect("a good frame");
         self.send_up(to.0, answer);
     }
 
@@ -188,7 +188,7 @@ impl Link {
         if lost == 0 {
             assert_eq!(self.hub.coordinator().save(), before, "the log gives the same bits");
         } else {
-            let step = self.hub.begin_epoch(Epoch(epoch.0 + 1), self.now);
+            let step = self.hub.begin_epoch(self.now, Epoch(epoch.0 + 1));
             self.log.extend(step.log);
         }
         // Everybody notices that the link was cut.
@@ -205,15 +205,15 @@ impl Link {
 
     /// How often each observation is in the coordinator's evidence.
     pub(crate) fn shared(&self) -> Vec<f64> {
-        diagonal(self.hub.coordinator().inspect().evidence)
+        diagonal(self.hub.coordinator().inspect().evidence.expect("a linear coordinator"))
     }
 
     /// How often each observation is anywhere, unless it is under way.
     pub(crate) fn everywhere(&self) -> Vec<f64> {
         let mut sum = self.shared();
         for endpoint in &self.endpoints {
-            let view = endpoint.agent().inspect();
-            let parts = view.in_flight.map(|(_, evidence)| evidence).into_iter().chain([view.buffer]);
+            let view = endpoint.agent().inspect().linear.expect("a linear agent");
+            let parts = view.in_flight.into_iter().chain([view.buffer]);
             for part in parts {
                 sum.iter_mut().zip(diagonal(part)).for_each(|(a, b)| *a += b);
             }

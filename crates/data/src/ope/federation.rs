@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 
 use posse_core::{
     Agent, AgentId, Algorithm, Arms, ConfigError, Coordinator, Cost, Downlink, Entrance, Federation,
-    InputError, Outgoing, Placement, ProtocolError, Seed, Shape, Uplink, UserId,
+    InputError, Outgoing, Placement, ProtocolError, Seed, Shape, Tick, Uplink, UserId,
 };
+
+/// Nobody waits for anybody, so that time may stand still.
+const NOW: Tick = Tick(1_700_000_000_000_000);
 
 /// Agents, their coordinator, and what they said.
 pub(super) struct Cooperation {
@@ -53,7 +56,7 @@ impl Cooperation {
         };
         if !central {
             for id in ids() {
-                let said = cooperation.coordinator.join(id, Entrance::NewLife);
+                let said = cooperation.coordinator.join(NOW, id, Entrance::NewLife);
                 cooperation.deliver(post(said, cooperation.agents.len()))?;
             }
         }
@@ -86,7 +89,7 @@ impl Cooperation {
             match letter {
                 Letter::Up(agent, message) => {
                     self.cost.add(message.cost());
-                    let said = self.coordinator.receive(agent, message)?;
+                    let said = self.coordinator.receive(NOW, agent, message)?;
                     letters.extend(post(said, self.agents.len()));
                 }
                 Letter::Down(agent, message) => {

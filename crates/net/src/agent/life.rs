@@ -239,7 +239,7 @@ impl Life {
 
     pub(super) fn reward(&mut self, id: ChoiceId, reward: f64, now: Tick) -> Result<(), RewardError> {
         let pending = self.pending.get(&id).ok_or(RewardError::Unknown(id))?;
-        let frame = self.endpoint.learn(pending.user, &pending.arm, reward, now)?;
+        let frame = self.endpoint.learn(now, pending.user, &pending.arm, reward)?;
         self.settle(id);
         self.note(Event::Rewarded(v1::Rewarded { id: Some(id.into()), reward }));
         self.status.rewards += 1;
@@ -281,7 +281,7 @@ impl Life {
         self.status.bytes += frame.cost().bytes;
         let (before, greeting) = (self.endpoint.received(), frame.greeting);
         let kept = self.journal.is_some().then(|| frame.to_wire());
-        let answer = self.endpoint.receive(frame, now).inspect_err(|error| {
+        let answer = self.endpoint.receive(now, frame).inspect_err(|error| {
             self.outlived = matches!(error, ProtocolError::FrameGap { .. });
         })?;
         if let Some(frame) = kept {

@@ -22,7 +22,7 @@ use super::{
     Answer, Attached, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Reply,
     Standing, View, validate,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, RunningTime};
 use crate::log::{Log, LogError};
 use crate::metrics::Metrics;
 
@@ -34,7 +34,6 @@ const MAILBOX: usize = 8;
 struct Owner {
     config: Arc<FederationConfig>,
     open: OpenLog,
-    clock: Clock,
     metrics: Metrics,
     standing: Arc<Mutex<Standing>>,
     /// `None` while the log cannot be used.
@@ -47,7 +46,7 @@ struct Owner {
     given_out: BTreeMap<AgentId, Incarnation>,
     conduct: Conduct,
     stopwatch: Stopwatch,
-    last_tick: Tick,
+    time: RunningTime,
     up: Cost,
     down: Cost,
     downloads: u64,
@@ -86,7 +85,7 @@ pub(super) fn spawn(
     let mut owner = Owner {
         config,
         open,
-        clock,
+        time: RunningTime::new(clock),
         metrics,
         standing,
         state: None,
@@ -96,7 +95,6 @@ pub(super) fn spawn(
         given_out: BTreeMap::new(),
         conduct: Conduct::default(),
         stopwatch: Stopwatch::default(),
-        last_tick: Tick(0),
         up: Cost::default(),
         down: Cost::default(),
         downloads: 0,
@@ -145,13 +143,7 @@ impl Owner {
     fn patience(&mut self) -> Option<std::time::Duration> {
         let Some(state) = &self.state else { return Some(RETRY) };
         let deadline = state.hub.deadline()?;
-        Some(std::time::Duration::from_micros(deadline.0.saturating_sub(self.now().0).max(1)))
-    }
-
-    /// The time, which never goes back.
-    fn now(&mut self) -> Tick {
-        self.last_tick = self.last_tick.max(self.clock.now());
-        self.last_tick
+        Some(std::time::Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
     }
 
     /// Judges, keeps and answers a batch.
@@ -161,7 +153,7 @@ impl Owner {
         {
             self.trouble(Some(error.to_string()));
         }
-        let now = self.now();
+        let now = self.time.now();
         let mut outcome = Outcome::default();
         let mut next = Next::GoOn;
         let mut drained = None;
@@ -229,7 +221,7 @@ impl Owner {
             Command::Leave { agent, reply } => match &mut self.state {
                 None => drop(reply.send(Err(Refusal::unavailable(&self.why())))),
                 Some(state) => {
-                    let step = state.hub.leave(agent, now);
+                    let step = state.hub.leave(now, agent);
                     self.follow(step, outcome);
                     outcome.left.push(reply);
                 }
@@ -303,7 +295,7 @@ impl Owner {
             validate::check(&self.config, message)?;
         }
         let cost = frame.cost();
-        let step = state.hub.receive(agent, frame, now)?;
+        let step = state.hub.receive(now, agent, frame)?;
         self.up.add(cost);
         if step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..))) {
             self.conduct.accepted(agent);
@@ -383,6 +375,7 @@ impl Owner {
         let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
         let entries = replay.entries.len();
         let mut hub = self.config.replay(&replay)?;
+        self.time.go_on_from(hub.latest());
         if torn > 0 {
             warn!(
                 federation = name,
@@ -398,8 +391,8 @@ impl Owner {
                 epoch = epoch.0,
                 "the end of the log is lost: a new epoch begins"
             );
-            let now = self.now();
-            let step = hub.begin_epoch(epoch, now);
+            let now = self.time.now();
+            let step = hub.begin_epoch(now, epoch);
             let entries: Vec<Vec<u8>> = step.log.iter().map(|entry| entry.encode()).collect();
             log.append(&entries)?;
             log.sync(epoch.0)?;
@@ -407,7 +400,7 @@ impl Owner {
         info!(
             federation = self.config.name,
             entries,
-            observations = hub.coordinator().inspect().evidence.count(),
+            observations = hub.coordinator().inspect().observations,
             "the log is open"
         );
         self.metrics.log_bytes(&self.config.name, log.bytes());
@@ -462,7 +455,7 @@ impl Owner {
         Some(View {
             epoch: state.hub.epoch(),
             version: view.version.0,
-            observations: view.evidence.count(),
+            observations: view.observations,
             information: view.information,
             agents: view.agents,
             staleness,
@@ -477,7 +470,7 @@ impl Owner {
         let view = coordinator.inspect();
         let behind = |agent| coordinator.agent(agent).map(|standing| view.information - standing.information);
         let staleness = self.links.keys().filter_map(|agent| behind(*agent)).fold(0.0, f64::max);
-        Some((staleness, view.evidence.count()))
+        Some((staleness, view.observations))
     }
 
     fn note_refusal(&mut self, agent: AgentId, reason: Reason) {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use posse_core::{
-    Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Placement, Recipient, Uplink,
-    UserId,
+    Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Placement, Recipient, Tick,
+    Uplink, UserId,
 };
 
 use super::population::Population;
@@ -13,6 +13,9 @@ use crate::gauge::{Gauge, look};
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
+
+/// No time passes: every message is delivered at once, so that no deadline is ever reached.
+const NOW: Tick = Tick(1_000_000_000_000_000);
 
 /// The only life there is.
 const LIFE: Incarnation = Incarnation(1);
@@ -99,7 +102,7 @@ impl Ideal {
         if std::mem::replace(&mut self.joined[agent.0 as usize], true) {
             return Ok(());
         }
-        let outgoing = self.coordinator.join(agent, Entrance::NewLife);
+        let outgoing = self.coordinator.join(NOW, agent, Entrance::NewLife);
         observer.observe(&Event::Joined { agent, incarnation: LIFE }, self);
         self.post(outgoing);
         self.deliver(observer)
@@ -115,9 +118,9 @@ impl Ideal {
         let gone = self.agents[place].take();
         self.tally.lost_observations += gone.map_or(0, |agent| {
             let view = agent.inspect();
-            view.buffer.count() + view.withheld
+            view.unsent + view.withheld
         });
-        let outgoing = self.coordinator.leave(agent);
+        let outgoing = self.coordinator.leave(NOW, agent);
         self.post(outgoing);
         self.deliver(observer)
     }
@@ -171,7 +174,7 @@ impl Ideal {
                 Letter::Up(agent, message) => {
                     let (kind, cost) = (message.kind(), message.cost());
                     self.count(&Sent { direction: Direction::Up, agent, kind, cost }, observer);
-                    let outgoing = self.coordinator.receive(agent, message.clone())?;
+                    let outgoing = self.coordinator.receive(NOW, agent, message.clone())?;
                     observer.observe(&Event::Up { agent, incarnation: LIFE, message: &message }, self);
                     self.post(outgoing);
                 }

@@ -12,6 +12,10 @@ use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
+/// Virtual time begins far from zero, as every real clock does: at zero, a time that was never set looks like
+/// the beginning. A multiple of the links' partition period, so that partitions begin where they did.
+const START: Tick = Tick(1_000_000_000_000_000);
+
 /// What is going to happen.
 enum Due {
     Interaction(u64),
@@ -97,10 +101,10 @@ pub(super) fn run(
     }
     if config.joins_at_start() {
         for agent in (0..config.agents).map(AgentId) {
-            linked.enter(agent, &cast, Tick(0))?;
+            linked.enter(agent, &cast, START)?;
         }
     }
-    linked.queue.push(Tick(0), Due::Interaction(0));
+    linked.queue.push(START, Due::Interaction(0));
     let mut offer = Offer::new();
     let mut gauge = Gauge::new(config.horizon);
     while let Some((now, due)) = linked.queue.pop() {
@@ -226,7 +230,7 @@ impl Linked {
         // A reward for an agent that left finds nobody.
         let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
         let frame = endpoint
-            .learn(user, features, reward, now)
+            .learn(now, user, features, reward)
             .map_err(|error| RunError::Input { step: self.tally.interactions, error })?;
         self.tally.reward += reward;
         observer.observe(&Event::Learned { agent, reward }, self);
@@ -241,9 +245,9 @@ impl Linked {
         place.gone = true;
         if let Some(endpoint) = place.endpoint.take() {
             let view = endpoint.agent().inspect();
-            self.tally.lost_observations += view.buffer.count() + view.withheld;
+            self.tally.lost_observations += view.unsent + view.withheld;
         }
-        let step = self.hub.leave(agent, now);
+        let step = self.hub.leave(now, agent);
         observer.observe(&Event::Ticked, self);
         self.follow(step, now);
     }
@@ -259,7 +263,7 @@ impl Linked {
             // Whoever leaves for good takes the link along.
             return Ok(());
         }
-        let step = self.hub.receive(agent, frame, now)?;
+        let step = self.hub.receive(now, agent, frame)?;
         for entry in &step.log {
             match &entry.event {
                 LogEvent::Joined(agent, incarnation) => {
@@ -288,7 +292,7 @@ impl Linked {
         let Some(endpoint) = &mut self.places[agent.0 as usize].endpoint else { return Ok(()) };
         let message = frame.message.clone();
         let before = endpoint.received();
-        let answer = endpoint.receive(frame, now)?;
+        let answer = endpoint.receive(now, frame)?;
         if let Some(message) = message.as_ref().filter(|_| endpoint.received() != before) {
             observer.observe(&Event::Down { agent, message }, self);
         }
@@ -378,7 +382,7 @@ impl Linked {
         let Some(endpoint) = &place.endpoint else { return };
         let view = endpoint.agent().inspect();
         if !durable {
-            self.tally.lost_observations += view.buffer.count() + view.withheld;
+            self.tally.lost_observations += view.unsent + view.withheld;
         }
         let saved = durable.then(|| endpoint.save());
         observer.observe(&Event::Crashing { agent, incarnation: place.incarnation, durable }, self);
@@ -402,7 +406,7 @@ impl Linked {
             hub.replay(entry)?;
         }
         let same_bits = lost > 0 || hub.coordinator().save() == before;
-        let step = if lost > 0 { hub.begin_epoch(Epoch(epoch.0 + 1), now) } else { Step::default() };
+        let step = if lost > 0 { hub.begin_epoch(now, Epoch(epoch.0 + 1)) } else { Step::default() };
         self.hub = hub;
         self.hub_timer = None;
         observer.observe(&Event::Restarted { same_bits, lost }, self);
@@ -410,7 +414,7 @@ impl Linked {
         // That an agent left may have been in the lost part of the log.
         for agent in (0..self.config.agents).map(AgentId) {
             if self.places[agent.0 as usize].gone {
-                let step = self.hub.leave(agent, now);
+                let step = self.hub.leave(now, agent);
                 self.follow(step, now);
             }
         }

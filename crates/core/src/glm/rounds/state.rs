@@ -22,7 +22,6 @@ impl Rounds {
             orphaned: self.orphaned,
             estimate: self.estimate.to_vec(),
             round: self.round.0,
-            now: self.now.0,
             ..Default::default()
         };
         match &self.update {
@@ -79,7 +78,6 @@ impl Rounds {
         self.estimate = Arc::new(state.estimate);
         self.round = RoundId(state.round);
         self.open = open;
-        self.now = Tick(state.now);
         Ok(())
     }
 
