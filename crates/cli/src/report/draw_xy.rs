@@ -127,6 +127,7 @@ fn draw_series(
     let mut next = x.range.0 + gap * (0.3 + 0.17 * (place % 5) as f64);
     for (at, level, point) in &placed {
         if series.form == Form::Dots {
+            labels.dots.push((*at, *level));
             whiskers(picture, (*at, *level), point, (x, y));
         }
         if *at >= next || series.form == Form::Dots {
@@ -177,27 +178,44 @@ fn draw_end_names(picture: &mut Picture, names: &[(&Series, String)], (x, y): (&
     picture.raw("</g>");
 }
 
-/// Names of dots, each with the place of its dot. They are drawn last, so that no line crosses them.
+/// Names of dots, each with the place of its dot, and all dots. Names are drawn last, so that no line crosses them.
 #[derive(Debug, Default)]
-struct Labels(Vec<(f64, f64, String)>);
+struct Labels {
+    names: Vec<(f64, f64, String)>,
+    dots: Vec<(f64, f64)>,
+}
 
 impl Labels {
-    /// Takes the place beside a dot, unless another name is there.
     fn claim(&mut self, (x, y): (f64, f64), text: &str) {
-        let apart = |(other_x, other_y, other): &(f64, f64, String)| {
-            x > other_x + text_width(other, TAG)
-                || *other_x > x + text_width(text, TAG)
-                || (y - other_y).abs() > TAG
-        };
-        if self.0.iter().all(apart) {
-            self.0.push((x, y, text.into()));
-        }
+        self.names.push((x, y, text.into()));
     }
 
+    /// Writes each name beside its dot, where it covers neither another dot nor another name; if there is no such
+    /// place, it is left out.
     fn draw(&self, picture: &mut Picture) {
         picture.raw("<g class=\"tags\">");
-        for (x, y, text) in &self.0 {
-            picture.tag((x + 7.0, y - 6.0), TAG, text);
+        let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+        for (x, y, text) in &self.names {
+            let width = text_width(text, TAG);
+            let left = x - 7.0 - width;
+            let places = [(x + 7.0, y - 6.0), (x + 7.0, y + 14.0), (left, y - 6.0), (left, y + 14.0)];
+            let free = |(from, base): &(f64, f64)| {
+                let covers = |(dot_x, dot_y): &(f64, f64)| {
+                    (*dot_x, *dot_y) != (*x, *y)
+                        && (from - 5.0..from + width + 5.0).contains(dot_x)
+                        && (base - TAG - 3.0..base + 6.0).contains(dot_y)
+                };
+                let meets = |(other, other_base, other_width): &(f64, f64, f64)| {
+                    *from < other + other_width + 2.0
+                        && *other < from + width + 2.0
+                        && (base - other_base).abs() < TAG
+                };
+                !self.dots.iter().any(covers) && !taken.iter().any(meets)
+            };
+            if let Some((from, base)) = places.into_iter().find(free) {
+                taken.push((from, base, width));
+                picture.tag((from, base), TAG, text);
+            }
         }
         picture.raw("</g>");
     }

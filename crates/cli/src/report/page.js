@@ -93,7 +93,7 @@
     const shown = document_.series.map((series) => series.shown);
     const log = { x: document_.x.log, y: document_.y.log };
     const label = canvas.querySelector("svg").getAttribute("aria-label");
-    let hits = [], labels = [], current = -1, mark = null, guide = null;
+    let hits = [], labels = [], dots = [], current = -1, mark = null, guide = null;
 
     function draw() {
       const width = Math.max(300, Math.min(960, canvas.clientWidth || 720));
@@ -135,11 +135,10 @@
         "text-anchor": "middle" }, svg, document_.y.label);
       hits = [];
       labels = [];
+      dots = [];
       visible.forEach(({ series }, order) => drawSeries(svg, series, order, x, y));
       drawEnds(svg, named, x, y);
-      const tags = element("g", { class: "tags" }, svg);
-      for (const tag of labels)
-        element("text", { class: "tag", x: short(tag.x + 7), y: short(tag.y - 6), "font-size": 11 }, tags, tag.text);
+      drawTags(svg);
       guide = element("path", { class: "guide", visibility: "hidden", d: `M0 ${top}V${bottom}` }, svg);
       mark = element("circle", { class: "hit", r: 7, visibility: "hidden" }, svg);
       svg.addEventListener("pointermove", (event) => point(svg, width, event));
@@ -172,18 +171,19 @@
         element("path", { class: "band", d: path(edge(1).concat(edge(-1).reverse())) + "Z" }, group);
       }
       element("path", { class: "line", "stroke-dasharray": dash, d: path(placed.map((p) => [p.x, p.y])) }, group);
-      const dots = series.form === "dots";
-      const gap = dots ? 0 : (x.range[1] - x.range[0]) / 6;
+      const dots_ = series.form === "dots";
+      const gap = dots_ ? 0 : (x.range[1] - x.range[0]) / 6;
       let next = x.range[0] + gap * (0.3 + 0.17 * (order % 5));
       placed.forEach((p) => {
         const xe = series.xe[p.i], ye = series.ye[p.i];
-        if (dots && ye !== null) element("path", { class: "whisker", d: path([[p.x, y.clamped(series.y[p.i] - ye)], [p.x, y.clamped(series.y[p.i] + ye)]]) }, group);
-        if (dots && xe !== null) element("path", { class: "whisker", d: path([[x.clamped(series.x[p.i] - xe), p.y], [x.clamped(series.x[p.i] + xe), p.y]]) }, group);
-        if (dots || p.x >= next) {
+        if (dots_ && ye !== null) element("path", { class: "whisker", d: path([[p.x, y.clamped(series.y[p.i] - ye)], [p.x, y.clamped(series.y[p.i] + ye)]]) }, group);
+        if (dots_ && xe !== null) element("path", { class: "whisker", d: path([[x.clamped(series.x[p.i] - xe), p.y], [x.clamped(series.x[p.i] + xe), p.y]]) }, group);
+        if (dots_ || p.x >= next) {
           next = p.x + gap;
           element("path", { class: "mark", transform: `translate(${short(p.x)} ${short(p.y)})`, d: marker }, group);
         }
-        if (series.label[p.i] !== null) claim(p, series.label[p.i]);
+        if (dots_) dots.push({ x: p.x, y: p.y });
+        if (series.label[p.i] !== null) labels.push({ x: p.x, y: p.y, text: series.label[p.i] });
         hits.push({ series, i: p.i, x: p.x, y: p.y });
       });
     }
@@ -202,11 +202,19 @@
       }
     }
 
-    // A dot has its name beside it unless another name is there already. Names are drawn last.
-    function claim(p, text) {
-      const apart = (other) => p.x > other.x + 6.05 * other.text.length || other.x > p.x + 6.05 * text.length ||
-        Math.abs(p.y - other.y) > 11;
-      if (labels.every(apart)) labels.push({ x: p.x, y: p.y, text });
+    // A name stands beside its dot where it covers neither another dot nor another name, or not at all.
+    function drawTags(svg) {
+      const tags = element("g", { class: "tags" }, svg), taken = [];
+      for (const { x, y, text } of labels) {
+        const width = 6.05 * text.length, left = x - 7 - width;
+        const free = ([from, base]) =>
+          !dots.some((dot) => (dot.x !== x || dot.y !== y) && dot.x > from - 5 && dot.x < from + width + 5 && dot.y > base - 14 && dot.y < base + 6) &&
+          !taken.some((other) => from < other.from + other.width + 2 && other.from < from + width + 2 && Math.abs(base - other.base) < 11);
+        const place = [[x + 7, y - 6], [x + 7, y + 14], [left, y - 6], [left, y + 14]].find(free);
+        if (!place) continue;
+        taken.push({ from: place[0], base: place[1], width });
+        element("text", { class: "tag", x: short(place[0]), y: short(place[1]), "font-size": 11 }, tags, text);
+      }
     }
 
     const pair = (value, error) => compact(value) + (error === null || error === undefined ? "" : " ± " + compact(error));
