@@ -74,7 +74,7 @@ fn listing(all: &[Figure]) -> String {
         }
         let Figure { id, shows, status, .. } = figure;
         let time = time(figure).unwrap_or_default();
-        text.push_str(&format!("  {id:<width$}  {:<10}  {time:>7}  {shows}\n", status.words()));
+        text.push_str(&format!("  {id:<width$}  {:<10} {time:>7}  {shows}\n", status.words()));
     }
     let available = all.iter().filter(|figure| figure.status == Status::Available).count();
     text + &format!(

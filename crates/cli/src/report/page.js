@@ -263,8 +263,11 @@
       const box = svg.getBoundingClientRect(), factor = width / box.width;
       const px = (event.clientX - box.left) * factor, py = (event.clientY - box.top) * factor;
       let best = null, least = 45 * 45;
+      // Lines are read at a moment, wherever the pointer is above or below them; dots have to be near.
+      const lines = hits.some((hit) => hit.series.form === "line");
+      if (lines) least = Infinity;
       hits.forEach((hit, index) => {
-        const far = (hit.level ? 0 : (hit.x - px) ** 2) + (hit.y - py) ** 2;
+        const far = lines && !hit.level ? 1e4 * (hit.x - px) ** 2 + (hit.y - py) ** 2 : (hit.level ? 0 : (hit.x - px) ** 2) + (hit.y - py) ** 2;
         if (far < least) [best, least, current] = [hit, far, index];
       });
       if (best) show(svg, width, best, { x: event.clientX, y: event.clientY });

@@ -56,7 +56,7 @@ pub(super) fn examine(rows: &[f64], width: usize, what: &str, health: &mut Healt
         health.found(
             level,
             format!("{same} of {count} {what} ({:.0} %) have the same features", 100.0 * share),
-            "Most likely nothing describes them. A learner cannot tell them apart: leave them out, or describe them.",
+            "They are described alike, or not at all, and no learner can tell them apart: describe them better, or leave them out.",
         );
     }
 }
