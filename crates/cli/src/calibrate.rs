@@ -36,6 +36,15 @@ pub(crate) fn seconds_of_an_interaction() -> f64 {
     start.elapsed().as_secs_f64() / interactions
 }
 
+/// Seconds of an interaction on the machine on which experiments were measured.
+pub(crate) const REFERENCE: f64 = 4.9e-6;
+
+/// About how long here, with all processors, what took so many minutes of one processor there.
+pub(crate) fn scaled(minutes: f64, of_an_interaction: f64) -> f64 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    60.0 * minutes * of_an_interaction / REFERENCE / processors
+}
+
 /// About how long an experiment takes on this machine, with all its processors.
 pub(crate) fn seconds_of(experiment: &Experiment, of_an_interaction: f64) -> f64 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;

@@ -14,8 +14,12 @@ use crate::parcel::Parcel;
 pub enum Uplink {
     /// What the agent has learned since its last upload.
     Evidence(EvidenceUpload),
-    /// Please start a round.
-    RoundRequest,
+    /// Please start a round; on a schedule, when it is due.
+    RoundRequest {
+        /// How many observations of the agent no model contains yet, where rounds follow a schedule and the
+        /// coordinator counts them. Zero asks for a round at once.
+        observations: u64,
+    },
     /// The agent's part of a round.
     RoundEvidence {
         /// The round it answers.
@@ -273,7 +277,7 @@ impl Uplink {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Evidence(_) => "evidence",
-            Self::RoundRequest => "round request",
+            Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
             Self::Gradient(_) => "gradient",
             Self::Cluster(_) => "cluster",

@@ -31,9 +31,6 @@ struct Look {
     advice: Option<String>,
 }
 
-/// Microseconds of an interaction on the machine that the times in the documentation are from.
-const REFERENCE: f64 = 4.9;
-
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let looks = looks();
@@ -67,7 +64,8 @@ fn looks() -> Vec<Look> {
     all.push(fine(
         "speed",
         format!(
-            "{micros:.1} µs an interaction of 25 arms with 25 features; times in the documentation are from a machine with {REFERENCE} µs"
+            "{micros:.1} µs an interaction of 25 arms with 25 features; times in the documentation are from a machine with {:.1} µs",
+            1e6 * calibrate::REFERENCE
         ),
     ));
     all.push(here());

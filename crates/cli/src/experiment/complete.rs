@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use super::contender::AGENTS;
+use super::contender::OWN;
 use super::curves::Curves;
 use super::library::DataSource;
 use super::source::{Entry, Table, Value};
@@ -52,7 +52,7 @@ pub(super) fn pin_hash(resolved: &mut toml::Table, sources: &[DataSource]) {
 fn complete_algorithms(tables: &[&Table]) -> Vec<toml::Value> {
     let one = |table: &&Table| {
         let mut own = complete_section(Section::Algorithm, table);
-        own.extend(table.get(AGENTS).map(|entry| (AGENTS.into(), entry.node.to_toml())));
+        own.extend(OWN.iter().filter_map(|key| Some(((*key).into(), table.get(key)?.node.to_toml()))));
         own.into()
     };
     tables.iter().map(one).collect()

@@ -86,7 +86,7 @@ impl Library {
     /// Gives a world the data that it names, if it does.
     pub(super) fn attach(&self, world: &mut WorldConfig) -> Result<(), Absent> {
         let Some(name) = world.data() else { return Ok(()) };
-        let help = self.prepare.as_ref().map(|command| format!("prepare it: {command}"));
+        let help = self.prepare.as_deref().map(how_to_get);
         if name.path.is_empty() {
             let message = "`data` is not set: it names a directory that `posse data prepare` made".into();
             return Err(Absent { key: "data", message, help });
@@ -122,4 +122,11 @@ fn load(path: &str, hash: &str) -> Attempt {
     let (data, hash) = posse_data::load(directory, hash)?;
     let Manifest { name, kind, sources: files, .. } = Manifest::read(directory)?;
     Ok((data, DataSource { path: path.into(), name, kind, hash, files }))
+}
+
+/// How to get data that is not here: the command that prepares it, and where its files come from.
+fn how_to_get(command: &str) -> String {
+    let set = command.split_whitespace().nth(3).and_then(posse_data::catalogue::find);
+    let fetch = set.map(|set| format!("; `posse data fetch {}` gets the files for RAW", set.name));
+    format!("prepare it: {command}{}", fetch.unwrap_or_default())
 }

@@ -254,6 +254,7 @@ fn groups(
             "title",
             "description",
             "prepare",
+            "processor_minutes",
             "seed",
             "repetitions",
             "algorithm",

@@ -8,6 +8,7 @@ mod data;
 mod errors;
 mod events;
 mod experiments;
+mod fetch;
 mod figures;
 mod frames;
 mod golden;

@@ -21,7 +21,7 @@ mod size;
 #[rustfmt::skip]
 pub mod v1;
 
-pub(crate) use clusters::released_from_wire;
+pub(crate) use clusters::{released_from_wire, variance};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
 };
@@ -64,7 +64,9 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
             information: upload.information,
             evidence: Some(parcel_to_wire(&upload.evidence)),
         }),
-        Uplink::RoundRequest => v1::uplink::Kind::RoundRequest(v1::RoundRequest {}),
+        Uplink::RoundRequest { observations } => {
+            v1::uplink::Kind::RoundRequest(v1::RoundRequest { observations: *observations })
+        }
         Uplink::RoundEvidence { round, evidence } => v1::uplink::Kind::RoundEvidence(v1::RoundEvidence {
             round: round.0,
             evidence: Some(parcel_to_wire(evidence)),
@@ -95,7 +97,9 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
             information: information(upload.information)?,
             evidence: parcel_from_wire(required(upload.evidence)?)?,
         }),
-        v1::uplink::Kind::RoundRequest(_) => Uplink::RoundRequest,
+        v1::uplink::Kind::RoundRequest(request) => {
+            Uplink::RoundRequest { observations: request.observations }
+        }
         v1::uplink::Kind::RoundEvidence(part) => Uplink::RoundEvidence {
             round: RoundId(part.round),
             evidence: parcel_from_wire(required(part.evidence)?)?,

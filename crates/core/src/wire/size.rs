@@ -23,14 +23,15 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
                 + double(upload.information)
                 + embedded(parcel_len(&upload.evidence))
         }
-        Uplink::RoundRequest => 0,
         Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
         Uplink::Gradient(gradient) => {
             let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
         }
         Uplink::Cluster(upload) => cluster_len(upload),
-        Uplink::NetworkRequest { observations } => integer(*observations),
+        Uplink::RoundRequest { observations } | Uplink::NetworkRequest { observations } => {
+            integer(*observations)
+        }
         Uplink::NetworkPart(part) => network_part_len(part),
         Uplink::Weights(weights) => weights_len(weights),
         Uplink::Extension(extension) => extension_len(extension),
@@ -47,7 +48,10 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
         Downlink::Snapshot(snapshot) => snapshot_len(snapshot),
         Downlink::Group(group) => {
-            integer(group.cluster.0) + integer(group.members) + embedded(snapshot_len(&group.snapshot))
+            integer(group.cluster.0)
+                + integer(group.members)
+                + embedded(snapshot_len(&group.snapshot))
+                + double(group.variance)
         }
         Downlink::ClusterReceipt { cluster, number, version } => {
             let version = version.map_or(0, |version| KEY + encoded_len_varint(version.0));
@@ -91,6 +95,7 @@ fn cluster_len(upload: &ClusterUpload) -> usize {
         + double(upload.information)
         + embedded(dense_len(&upload.evidence))
         + integer(u64::from(upload.released))
+        + double(upload.variance)
 }
 
 fn parcel_len(parcel: &Parcel) -> usize {
