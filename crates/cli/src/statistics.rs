@@ -50,7 +50,7 @@ impl Interval {
 }
 
 /// Where |t| of so many degrees of freedom stays below in 95 of 100 cases.
-fn quantile(freedom: f64) -> f64 {
+pub(crate) fn quantile(freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1000.0);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
@@ -100,16 +100,6 @@ impl Paired {
         };
         Self { pairs, difference, t, p }
     }
-}
-
-/// The point that Student's t with so many degrees of freedom stays below with probability `p`, by bisection.
-pub(crate) fn quantile(p: f64, freedom: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 1e4);
-    for _ in 0..100 {
-        let middle = f64::midpoint(low, high);
-        if 1.0 - two_sided(middle, freedom) / 2.0 < p { low = middle } else { high = middle }
-    }
-    f64::midpoint(low, high)
 }
 
 /// The probability that Student's t with so many degrees of freedom is at least as far from 0 as `t`.
@@ -172,7 +162,7 @@ mod tests {
             assert!((two_sided(t, freedom) - p).abs() < 1e-4, "{t} {freedom}: {}", two_sided(t, freedom));
         }
         assert_eq!(two_sided(0.0, 5.0), 1.0);
-        assert!((quantile(0.975, 9.0) - 2.262).abs() < 1e-3 && (quantile(0.975, 1.0) - 12.706).abs() < 1e-3);
+        assert!((quantile(9.0) - 2.262).abs() < 1e-3 && (quantile(1.0) - 12.706).abs() < 1e-3);
     }
 
     #[test]

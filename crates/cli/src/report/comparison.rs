@@ -10,8 +10,6 @@ use crate::table::compact;
 
 /// What is compared, besides what the figures of the experiment show.
 const COMPARED: [&str; 3] = ["regret", "reward", "messages"];
-/// The probability with which an interval covers the difference.
-const LEVEL: f64 = 0.95;
 /// More settings than this are a page of their own.
 const MOST: usize = 60;
 
@@ -66,7 +64,7 @@ pub(super) fn section(material: &Material<'_>) -> String {
     format!(
         "<section id=\"comparison\"><h2>Comparison seed by seed</h2>\n\
          <p>Every setting met the same worlds, seed by seed. Differences from the reference are paired by seed; intervals \
-         cover the mean difference with probability {LEVEL} (Student's t). One that does not reach over 0 is marked.</p>\n\
+         cover the mean difference with probability 0.95 (Student's t). One that does not reach over 0 is marked.</p>\n\
          <div class=\"controls\"><label>compare <select id=\"pair-metric\">{metrics}</select></label>\
          <label>with <select id=\"pair-reference\">{settings}</select></label></div>\n\
          <div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"comparison\"><table id=\"pairs\"><thead><tr>\
@@ -90,7 +88,7 @@ fn row(name: &str, paired: &Paired) -> String {
     } else if t == 0.0 {
         0.0
     } else {
-        quantile(0.5 + 0.5 * LEVEL, pairs as f64 - 1.0) * (difference / t).abs()
+        quantile(pairs as f64 - 1.0) * (difference / t).abs()
     };
     let sign = |value: f64| if value > 0.0 { format!("+{}", compact(value)) } else { compact(value) };
     let interval = if half.is_nan() {
@@ -117,8 +115,7 @@ pub(super) fn data(material: &Material<'_>) -> Value {
         .map(|column| json!({ "name": column.name, "values": values(material, column) }))
         .collect();
     let most = material.lines.iter().map(|line| line.rows.len()).max().unwrap_or(0);
-    let quantiles: Vec<f64> =
-        (1..most.max(2)).map(|freedom| quantile(0.5 + 0.5 * LEVEL, freedom as f64)).collect();
+    let quantiles: Vec<f64> = (1..most.max(2)).map(|freedom| quantile(freedom as f64)).collect();
     let names: Vec<&str> = material.lines.iter().map(|line| line.group.id.as_str()).collect();
     json!({ "columns": columns, "names": names, "quantiles": quantiles })
 }

@@ -1,7 +1,7 @@
 //! What a report is made of: the results, setting by setting.
 
 use crate::check::{self, Verdict};
-use crate::experiment::Group;
+use crate::experiment::{FigurePlan, Group};
 use crate::metric::METRICS;
 use crate::results::Made;
 use crate::row::Row;
@@ -53,6 +53,11 @@ impl<'a> Material<'a> {
     /// All settings of the experiment.
     pub(crate) fn groups(&self) -> &'a [Group] {
         &self.made.experiment.groups
+    }
+
+    /// What the figures of the experiment show.
+    pub(crate) fn figures(&self) -> &'a [FigurePlan] {
+        &self.made.experiment.figures
     }
 
     /// Whether settings differ in the number of agents, so that their sums cannot be compared.
