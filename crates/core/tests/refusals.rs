@@ -120,8 +120,14 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                     commit(now + 5, indefinite(d)),
                     commit(now, random_evidence(d, 3, 1)),
                 ];
-                let group =
-                    |snapshot| Downlink::Group(GroupSnapshot { cluster: ClusterId(1), members: 1, snapshot });
+                let group = |snapshot| {
+                    Downlink::Group(GroupSnapshot {
+                        cluster: ClusterId(1),
+                        members: 1,
+                        snapshot,
+                        variance: 0.0,
+                    })
+                };
                 let far = Version(now + 5);
                 let clustered = [
                     group(snapshot(now + 5, random_evidence(d + 1, 3, 1))),
@@ -134,6 +140,13 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                         cluster: ClusterId(1 << 40),
                         members: 1,
                         snapshot: good(now + 5),
+                        variance: 0.0,
+                    }),
+                    Downlink::Group(GroupSnapshot {
+                        cluster: ClusterId(1),
+                        members: 1,
+                        snapshot: good(now + 5),
+                        variance: f64::NAN,
                     }),
                     Downlink::ClusterReceipt { cluster: ClusterId(1), number: 0, version: None },
                     Downlink::ClusterReceipt { cluster: ClusterId(1), number: 1 << 40, version: Some(far) },
@@ -231,6 +244,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
             information: 1.0,
             evidence,
             released,
+            variance: 0.0,
         };
         let list = |kept, uploads, phase| Uplink::Clusters(ClusterList { phase, kept, uploads });
         messages.extend([

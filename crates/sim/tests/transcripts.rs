@@ -127,7 +127,7 @@ fn downlink(message: &Downlink) -> String {
             format!("model v{version} ({}, of which {own} here)", observations(model.evidence.count()))
         }
         Downlink::Abort { round } => format!("round {} ends without a result", round.0),
-        Downlink::Group(GroupSnapshot { cluster, members, snapshot }) => format!(
+        Downlink::Group(GroupSnapshot { cluster, members, snapshot, .. }) => format!(
             "group of cluster {}: {members} contributed, v{} ({})",
             cluster.0,
             snapshot.version.0,

@@ -21,7 +21,7 @@ mod size;
 #[rustfmt::skip]
 pub mod v1;
 
-pub(crate) use clusters::released_from_wire;
+pub(crate) use clusters::{released_from_wire, variance};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
 };

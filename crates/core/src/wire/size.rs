@@ -48,7 +48,10 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
         Downlink::Snapshot(snapshot) => snapshot_len(snapshot),
         Downlink::Group(group) => {
-            integer(group.cluster.0) + integer(group.members) + embedded(snapshot_len(&group.snapshot))
+            integer(group.cluster.0)
+                + integer(group.members)
+                + embedded(snapshot_len(&group.snapshot))
+                + double(group.variance)
         }
         Downlink::ClusterReceipt { cluster, number, version } => {
             let version = version.map_or(0, |version| KEY + encoded_len_varint(version.0));
@@ -92,6 +95,7 @@ fn cluster_len(upload: &ClusterUpload) -> usize {
         + double(upload.information)
         + embedded(dense_len(&upload.evidence))
         + integer(u64::from(upload.released))
+        + double(upload.variance)
 }
 
 fn parcel_len(parcel: &Parcel) -> usize {

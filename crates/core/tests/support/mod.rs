@@ -137,7 +137,15 @@ fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
     (integers(), integers(), integers(), informations(), evidences(), any::<bool>()).prop_map(
         |(cluster, number, based_on, information, evidence, released)| {
             let (cluster, based_on) = (ClusterId(cluster), Version(based_on));
-            ClusterUpload { cluster, number, based_on, information, evidence, released }
+            ClusterUpload {
+                cluster,
+                number,
+                based_on,
+                information,
+                evidence,
+                released,
+                variance: information,
+            }
         },
     )
 }
@@ -197,7 +205,12 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
             .prop_map(|(cluster, members, authoritative, version, information, evidence)| {
                 let (version, contains) = (Version(version), members);
                 let snapshot = Snapshot { authoritative, version, contains, information, evidence };
-                Downlink::Group(GroupSnapshot { cluster: ClusterId(cluster), members, snapshot })
+                Downlink::Group(GroupSnapshot {
+                    cluster: ClusterId(cluster),
+                    members,
+                    snapshot,
+                    variance: information,
+                })
             })
             .boxed(),
         (integers(), integers(), option::of(integers()))

@@ -130,6 +130,13 @@ impl Log for Failing {
     fn truncate(&mut self) -> Result<(), LogError> {
         self.log.truncate()
     }
+    fn probe(&mut self, bytes: u64) -> Result<(), LogError> {
+        if self.fails.load(Ordering::SeqCst) {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(LogError::Io { path: PathBuf::from("the disk"), error });
+        }
+        self.log.probe(bytes)
+    }
     fn next(&self) -> u64 {
         self.log.next()
     }
@@ -147,11 +154,6 @@ async fn health_says_why_it_is_bad_until_it_is_good_again() {
     let fails = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&fails);
     let log = LogKind::new(move |directory| {
-        // While it fails it cannot be opened either, so that the trouble stays to be looked at.
-        if told.load(Ordering::SeqCst) {
-            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
-            return Err(LogError::Io { path: PathBuf::from("the disk"), error });
-        }
         Ok(Box::new(Failing { log: FileLog::open(directory)?, fails: Arc::clone(&told) }))
     });
     let running = watched(data.path(), talkative(), log).await;
