@@ -13,7 +13,8 @@ use crate::ids::AgentId;
 use crate::kernel::KernelConfig;
 use crate::linear::silent::Silent;
 use crate::linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinTs, LinUcb, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
+    FedLinUcb, JoinPolicy, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::neural::{FnUcb, NeuralUcb};
 use crate::random::Seed;
@@ -37,6 +38,12 @@ pub enum Algorithm {
     SyncLinUcb(SyncLinUcb),
     /// Push and pull in one exchange (He et al., 2022).
     FedLinUcb(FedLinUcb),
+    /// Push and pull when silence costs more than a message, upper confidence bounds.
+    ExchangeLinUcb(ExchangeLinUcb),
+    /// The same exchange with Thompson sampling.
+    ExchangeLinTs(ExchangeLinTs),
+    /// The same exchange with inverse-gap weighting.
+    ExchangeLinIgw(ExchangeLinIgw),
     /// Asynchronous exchange between agents that differ in some features (Li and Wang, 2022).
     AsyncLinUcbAm(AsyncLinUcbAm),
     /// Rounds that minimise everybody's loss when due, online steps between (Li and Wang, 2022).
@@ -118,6 +125,9 @@ impl Algorithm {
             Self::AsyncLinPhe(AsyncLinPhe::default()),
             Self::SyncLinUcb(SyncLinUcb::default()),
             Self::FedLinUcb(FedLinUcb::default()),
+            Self::ExchangeLinUcb(ExchangeLinUcb::default()),
+            Self::ExchangeLinTs(ExchangeLinTs::default()),
+            Self::ExchangeLinIgw(ExchangeLinIgw::default()),
             Self::AsyncLinUcbAm(AsyncLinUcbAm::default()),
             Self::FedGlbUcb(FedGlbUcb::default()),
             Self::FedGlbUcb1(ScheduledGlbUcb::default()),
@@ -154,6 +164,9 @@ impl Algorithm {
             Self::AsyncLinPhe(_) => "async-lin-phe",
             Self::SyncLinUcb(_) => "sync-lin-ucb",
             Self::FedLinUcb(_) => "fed-lin-ucb",
+            Self::ExchangeLinUcb(_) => ExchangeLinUcb::NAME,
+            Self::ExchangeLinTs(_) => ExchangeLinTs::NAME,
+            Self::ExchangeLinIgw(_) => ExchangeLinIgw::NAME,
             Self::AsyncLinUcbAm(_) => "async-lin-ucb-am",
             Self::FedGlbUcb(_) => "fed-glb-ucb",
             Self::FedGlbUcb1(_) => "fed-glb-ucb-1",
@@ -190,6 +203,11 @@ impl Algorithm {
             Self::AsyncLinPhe(_) => "the same exchange, perturbed history",
             Self::SyncLinUcb(_) => "everybody shares when one agent learned enough (DisLinUCB)",
             Self::FedLinUcb(_) => "an agent pushes and pulls in one exchange when due",
+            Self::ExchangeLinUcb(_) => {
+                "agents push and pull when silence costs more, upper confidence bounds"
+            }
+            Self::ExchangeLinTs(_) => "agents push and pull when silence costs more, Thompson sampling",
+            Self::ExchangeLinIgw(_) => "agents push and pull when silence costs more, inverse-gap weighting",
             Self::AsyncLinUcbAm(_) => "shared and private features, alternating minimisation",
             Self::FedGlbUcb(_) => "rounds of minimisation when due, online Newton steps between",
             Self::FedGlbUcb1(_) => "scheduled rounds of minimisation, nothing between",
@@ -227,6 +245,9 @@ impl Algorithm {
             Self::AsyncLinPhe(config) => config.check(),
             Self::SyncLinUcb(config) => config.check(),
             Self::FedLinUcb(config) => config.check(),
+            Self::ExchangeLinUcb(config) => config.check(),
+            Self::ExchangeLinTs(config) => config.check(),
+            Self::ExchangeLinIgw(config) => config.check(),
             Self::AsyncLinUcbAm(config) => config.check(),
             Self::FedGlbUcb(config) => config.check(),
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.check(),
@@ -269,6 +290,9 @@ impl Algorithm {
             Self::AsyncLinPhe(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::SyncLinUcb(config) => Box::new(config.agent(dimension)),
             Self::FedLinUcb(config) => Box::new(config.agent(dimension, federation)),
+            Self::ExchangeLinUcb(config) => Box::new(config.agent(dimension)),
+            Self::ExchangeLinTs(config) => Box::new(config.agent(id, dimension, federation.seed)),
+            Self::ExchangeLinIgw(config) => Box::new(config.agent(id, dimension, federation.seed)),
             Self::AsyncLinUcbAm(config) => Box::new(config.agent(id, shape)),
             Self::FedGlbUcb(config) => Box::new(config.agent(dimension, federation)),
             Self::FedGlbUcb1(config) => Box::new(config.agent(self.name(), false, id, dimension, federation)),
@@ -336,6 +360,9 @@ impl Algorithm {
             }
             Self::SyncLinUcb(config) => Box::new(config.coordinator(dimension)),
             Self::FedLinUcb(config) => Box::new(config.coordinator(dimension)),
+            Self::ExchangeLinUcb(config) => Box::new(config.coordinator(dimension)),
+            Self::ExchangeLinTs(config) => Box::new(config.coordinator(dimension)),
+            Self::ExchangeLinIgw(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcbAm(config) => Box::new(config.coordinator(shape)),
             Self::FedGlbUcb(config) => Box::new(config.coordinator(dimension)),
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => {
@@ -371,6 +398,9 @@ impl Algorithm {
             // Users are with their agents before the first of them is served.
             Self::Fclub(_) | Self::FclubDc(_) | Self::CdpFclubDc(_) | Self::Homo(_) | Self::HomoDc(_) => {
                 JoinPolicy::Eager
+            }
+            Self::ExchangeLinUcb(_) | Self::ExchangeLinTs(_) | Self::ExchangeLinIgw(_) => {
+                JoinPolicy::PullOnJoin
             }
             Self::FedGlbUcb(config) => config.rounds.join,
             Self::FedGlbUcb1(config) | Self::FedGlbUcb2(config) => config.rounds.join,

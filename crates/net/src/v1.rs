@@ -560,7 +560,7 @@ pub mod coordinator_server {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JournalEntry {
-    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub event: ::core::option::Option<journal_entry::Event>,
 }
 /// Nested message and enum types in `JournalEntry`.
@@ -582,6 +582,9 @@ pub mod journal_entry {
         /// Privacy noise follows from this secret from here on.
         #[prost(bytes, tag = "6")]
         Secret(::prost::alloc::vec::Vec<u8>),
+        /// A question that was asked before a choice: an encoded Uplink.
+        #[prost(bytes, tag = "7")]
+        Asked(::prost::alloc::vec::Vec<u8>),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -37,6 +37,10 @@ fn uplink_cost(message: &Uplink) -> Cost {
         Uplink::Evidence(upload) => {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
         }
+        Uplink::Pull(pull) => match &pull.upload {
+            Some(upload) => payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 3),
+            None => Cost { control: 1, ..Cost::default() },
+        },
         Uplink::RoundEvidence { evidence, .. } => payload(evidence.dimension(), parcel_scalars(evidence) + 1),
         Uplink::RoundRequest | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
         Uplink::NetworkPart(part) => {
@@ -68,6 +72,10 @@ fn downlink_cost(message: &Downlink) -> Cost {
     let dense = |d: usize, more: u64| payload(d, (packed(d) + d) as u64 + more);
     let mut cost = match message {
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
+        Downlink::Answer(answer) => match &answer.snapshot {
+            Some(snapshot) => dense(snapshot.evidence.dimension(), 6),
+            None => Cost { control: 1, ..Cost::default() },
+        },
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
         Downlink::Group(group) => dense(group.snapshot.evidence.dimension(), 2),
         Downlink::GradientRequest { point, .. } => numbers(point.len()),

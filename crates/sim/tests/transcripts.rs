@@ -63,6 +63,12 @@ fn uplink(message: &Uplink) -> String {
             observations(upload.evidence.count()),
             significant(upload.information),
         ),
+        Uplink::Pull(pull) => {
+            let doubt = significant(pull.doubt);
+            let upload =
+                pull.upload.clone().map(|upload| format!(" with {}", uplink(&Uplink::Evidence(upload))));
+            format!("pull at v{}, doubt {doubt}{}", pull.based_on.0, upload.unwrap_or_default())
+        }
         Uplink::RoundRequest => "round request".to_owned(),
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
@@ -106,6 +112,19 @@ fn downlink(message: &Downlink) -> String {
     match message {
         Downlink::Snapshot(snapshot) => {
             format!("snapshot v{} ({})", snapshot.version.0, observations(snapshot.evidence.count()))
+        }
+        Downlink::Answer(answer) => {
+            let news = &answer.news;
+            let to = if answer.pulled { "to a pull" } else { "to all" };
+            let snapshot = answer.snapshot.clone().map(|snapshot| downlink(&Downlink::Snapshot(snapshot)));
+            format!(
+                "answer {to} #{}: v{}, {}, doubt {}{}",
+                answer.number,
+                news.version.0,
+                observations(news.count),
+                significant(news.doubt),
+                snapshot.map_or(String::new(), |snapshot| format!(", {snapshot}")),
+            )
         }
         Downlink::Receipt { number, version: Some(version) } => {
             format!("receipt #{number}, up to date at v{}", version.0)

@@ -80,7 +80,8 @@ fn posse(agents: usize, uploads: usize) -> anyhow::Result<(f64, Option<f64>)> {
                 evidence: Parcel::wrap(&evidence),
             });
             let start = Instant::now();
-            let answers = coordinator.receive(NOW, AgentId(agent), message).context("the benchmark's upload")?;
+            let answers =
+                coordinator.receive(NOW, AgentId(agent), message).context("the benchmark's upload")?;
             seconds += start.elapsed().as_secs_f64();
             drop(answers);
         }

@@ -356,6 +356,7 @@ impl Agent for FedGlbAgent {
                 Ok(None)
             }
             Downlink::Snapshot(_)
+            | Downlink::Answer(_)
             | Downlink::Receipt { .. }
             | Downlink::Commit { .. }
             | Downlink::Group(_)

@@ -5,8 +5,8 @@ use crate::coordinator::{Coordinator, Entrance};
 use crate::evidence::multiply;
 use crate::glm::link::Link;
 use crate::glm::projection::dot;
-use crate::message::{Outgoing, Recipient};
 use crate::ids::Tick;
+use crate::message::{Outgoing, Recipient};
 use crate::random::Seed;
 
 /// When the tests begin: far from zero, as every real clock is.

@@ -149,7 +149,13 @@ impl Rounds {
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
-    fn add(&mut self, now: Tick, from: AgentId, round: RoundId, part: &Parcel) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        round: RoundId,
+        part: &Parcel,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let (expected, got) = (self.model.dimension(), part.dimension());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
@@ -176,7 +182,12 @@ impl Rounds {
     }
 
     /// Adds an agent's gradient to the open round, or refuses it unchanged.
-    fn add_gradient(&mut self, now: Tick, from: AgentId, part: &Gradient) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add_gradient(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        part: &Gradient,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let (expected, got) = (self.model.dimension(), part.gradient.len());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
@@ -369,6 +380,7 @@ impl Coordinator for Rounds {
             Uplink::RoundEvidence { round, evidence } => self.add(now, from, round, &evidence),
             Uplink::Gradient(gradient) => self.add_gradient(now, from, &gradient),
             Uplink::Evidence(_)
+            | Uplink::Pull(_)
             | Uplink::Cluster(_)
             | Uplink::Clusters(_)
             | Uplink::NetworkRequest { .. }

@@ -122,7 +122,12 @@ impl Coordinator for Exchange {
         Vec::new()
     }
 
-    fn receive(&mut self, _now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(
+        &mut self,
+        _now: Tick,
+        from: AgentId,
+        message: Uplink,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         let Uplink::Evidence(upload) = message else {
             return Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() });
         };

@@ -168,6 +168,7 @@ impl Coordinator for Rounds {
                 Ok(self.finish_if_complete())
             }
             Uplink::Evidence(_)
+            | Uplink::Pull(_)
             | Uplink::Gradient(_)
             | Uplink::Cluster(_)
             | Uplink::Clusters(_)

@@ -28,7 +28,12 @@ impl Coordinator for Silent {
         Vec::new()
     }
 
-    fn receive(&mut self, _now: Tick, _from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn receive(
+        &mut self,
+        _now: Tick,
+        _from: AgentId,
+        message: Uplink,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
     }
 

@@ -134,6 +134,7 @@ impl Agent for SyncAgent {
             }
             Downlink::Collect { .. } => Ok(None),
             Downlink::Receipt { .. }
+            | Downlink::Answer(_)
             | Downlink::GradientRequest { .. }
             | Downlink::Model(_)
             | Downlink::Abort { .. }

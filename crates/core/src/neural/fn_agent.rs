@@ -343,6 +343,7 @@ impl Agent for FnAgent {
                 None
             }
             Downlink::Snapshot(_)
+            | Downlink::Answer(_)
             | Downlink::Receipt { .. }
             | Downlink::Collect { .. }
             | Downlink::Commit { .. }

@@ -148,7 +148,12 @@ impl NetworkRounds {
     }
 
     /// Adds an agent's network to the average under way, or refuses it unchanged.
-    fn add_network(&mut self, now: Tick, from: AgentId, answer: Weights) -> Result<Vec<Outgoing>, ProtocolError> {
+    fn add_network(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        answer: Weights,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
         self.check_network(&answer.weights)?;
         let (round, open_round) = (answer.round, self.round);
         let waits = |open: &&mut Open| {
@@ -295,6 +300,7 @@ impl Coordinator for NetworkRounds {
             Uplink::NetworkPart(part) => self.add(now, from, part),
             Uplink::Weights(weights) => self.add_network(now, from, weights),
             Uplink::Evidence(_)
+            | Uplink::Pull(_)
             | Uplink::RoundRequest
             | Uplink::RoundEvidence { .. }
             | Uplink::Gradient(_)

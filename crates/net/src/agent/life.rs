@@ -88,6 +88,8 @@ pub(super) struct Life {
     /// What privacy noise follows from, where there is any.
     secret: Option<Secret>,
     choices: u64,
+    /// The offer of the next choice was prepared for already.
+    prepared: bool,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
     journal: Option<FileLog>,
@@ -138,6 +140,7 @@ impl Life {
             endpoint,
             secret: None,
             choices: 0,
+            prepared: false,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
             journal: None,
@@ -210,6 +213,23 @@ impl Life {
         self.secret = secret;
     }
 
+    /// Looks at an offer before the choice. Returns whether a question has no answer yet.
+    pub(super) fn prepare(&mut self, user: UserId, arms: &Arms, now: Tick) -> Result<bool, InputError> {
+        let was_asking = self.machine().is_asking();
+        let frame = self.endpoint.prepare(now, user, arms)?;
+        self.prepared = true;
+        let is_asking = self.machine().is_asking();
+        if is_asking
+            && !was_asking
+            && let Some(question) = self.endpoint.last_question()
+        {
+            let asked = posse_core::wire::encode_uplink(question);
+            self.note(Event::Asked(asked));
+        }
+        self.post(frame);
+        Ok(is_asking)
+    }
+
     pub(super) fn choose(
         &mut self,
         user: UserId,
@@ -218,6 +238,10 @@ impl Life {
         config: &AgentConfig,
     ) -> Result<Chosen, InputError> {
         self.expire(now, config.default_reward);
+        if !std::mem::take(&mut self.prepared) {
+            self.prepare(user, arms, now)?;
+            self.prepared = false;
+        }
         let choice = self.endpoint.choose(user, arms)?;
         self.choices += 1;
         let id = ChoiceId { life: self.endpoint.incarnation(), number: self.choices };
@@ -483,6 +507,10 @@ impl Life {
             Event::Received(frame) => {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
+            }
+            Event::Asked(question) => {
+                let question = posse_core::wire::decode_uplink(&question).map_err(|error| wrong(&error))?;
+                drop(self.endpoint.prepare_again(question, now));
             }
             Event::Forgotten(id) => self.settle(id.into()),
             Event::Secret(bytes) => {

@@ -4,7 +4,7 @@
 //! Y on rewards, n observations also satisfy tr Σxxᵀ ≤ nL² and, because Σxy is a combination of the
 //! features, (Σxy)ᵀ(Σxxᵀ + I)⁻¹(Σxy) ≤ nY².
 
-use posse_core::{ClusterUpload, Evidence, EvidenceUpload, ProtocolError, Ridge, Uplink};
+use posse_core::{ClusterUpload, Evidence, EvidenceUpload, ProtocolError, Pull, Ridge, Uplink};
 
 use super::FederationConfig;
 
@@ -17,6 +17,7 @@ pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), P
         return Ok(());
     }
     match message {
+        Uplink::Pull(Pull { upload: Some(upload), .. }) => check(config, &Uplink::Evidence(upload.clone())),
         Uplink::Evidence(EvidenceUpload { evidence, .. }) | Uplink::RoundEvidence { evidence, .. } => {
             // Of another dimension: core says it better.
             if evidence.dimension() as u64 != config.dimension {
