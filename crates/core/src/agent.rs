@@ -131,21 +131,69 @@ pub struct Choice {
     pub propensity: Option<f64>,
 }
 
-/// What an agent holds of the federation's shared evidence. Its view is the sum of the three parts.
+/// What an agent holds: how many observations are where, and for linear models the sums themselves.
+///
+/// Every family fills in the counts truthfully. What is special to a family is optional, so that a reader knows
+/// whether it is there.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct AgentView<'a> {
+    /// The newest state of the coordinator that the agent has taken over.
+    pub version: Version,
+    /// Observations, of all agents, in that state.
+    pub shared: u64,
+    /// What was sent and is not known to have arrived: the number of the upload or round, and how many
+    /// observations it holds.
+    pub in_flight: Option<(u64, u64)>,
+    /// Observations that were learned and not sent.
+    pub unsent: u64,
+    /// Observations that the agent keeps apart for now, for example while its model starts cold. They are not
+    /// among the others.
+    pub withheld: u64,
+    /// By how much the observations that are unsent raised the information of the agent's model: zero without
+    /// any, and more with every observation that says something new.
+    pub fresh_information: f64,
+    /// The sums and the model over the shared features, of agents that have a linear one.
+    pub linear: Option<LinearView<'a>>,
+}
+
+/// The sums of an agent with a linear model. They add up to what the model is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct LinearView<'a> {
     /// What the agent and the coordinator agree on.
     pub base: &'a Evidence,
-    /// The newest state of the coordinator in it.
-    pub version: Version,
-    /// What was sent and is not known to have arrived, with its number.
-    pub in_flight: Option<(u64, &'a Evidence)>,
+    /// What was sent and is not known to have arrived.
+    pub in_flight: Option<&'a Evidence>,
     /// What was learned and not sent.
     pub buffer: &'a Evidence,
     /// The model over the shared features that the agent chooses with.
     pub model: &'a Ridge,
-    /// Observations the agent has made and not counted among these yet: its cold start.
-    pub withheld: u64,
-    /// By how much the buffer raised the information: what upload triggers compare.
-    pub fresh_information: f64,
+}
+
+impl<'a> AgentView<'a> {
+    /// The view of an agent that learns alone: `unsent` observations, nothing shared.
+    #[must_use]
+    pub const fn alone(unsent: u64, fresh_information: f64) -> Self {
+        Self {
+            version: Version(0),
+            shared: 0,
+            in_flight: None,
+            unsent,
+            withheld: 0,
+            fresh_information,
+            linear: None,
+        }
+    }
+
+    /// The same view with the sums and the model of a linear agent.
+    #[must_use]
+    pub const fn with_linear(self, linear: LinearView<'a>) -> Self {
+        Self { linear: Some(linear), ..self }
+    }
+
+    /// Observations that the agent has and the coordinator may not have.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.unsent + self.withheld + self.in_flight.map_or(0, |(_, count)| count)
+    }
 }

@@ -347,8 +347,8 @@ impl Algorithm {
             | Self::KernelUcb(_)
             | Self::KernelTs(_)
             | Self::NeuralUcb(_)
-            | Self::NeuralTs(_) => Box::new(Silent::new(name, dimension)),
-            Self::FnUcb(config) if config.is_pooled() => Box::new(Silent::new(name, dimension)),
+            | Self::NeuralTs(_) => Box::new(Silent::new(name)),
+            Self::FnUcb(config) if config.is_pooled() => Box::new(Silent::new(name)),
             Self::FnUcb(config) => Box::new(config.coordinator(dimension)),
             Self::AsyncLinUcb(config) => match config.private() {
                 Some(plan) => Box::new(Groups::new(&plan, dimension)),

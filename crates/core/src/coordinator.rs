@@ -65,14 +65,24 @@ pub enum Entrance {
 /// What a coordinator holds.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorView<'a> {
-    /// How many changes the evidence has seen.
+    /// How many times what the coordinator shares has changed.
     pub version: Version,
-    /// All evidence so far.
-    pub evidence: &'a Evidence,
-    /// Information of that evidence.
+    /// Observations in what it shares.
+    pub observations: u64,
+    /// Information of what it shares.
     pub information: f64,
     /// How many agents have joined.
     pub agents: usize,
+    /// The sums over all observations, of coordinators that keep such sums.
+    pub evidence: Option<&'a Evidence>,
+}
+
+impl<'a> CoordinatorView<'a> {
+    /// The view of a coordinator that holds `evidence`.
+    #[must_use]
+    pub const fn of(version: Version, evidence: &'a Evidence, information: f64, agents: usize) -> Self {
+        Self { version, observations: evidence.count(), information, agents, evidence: Some(evidence) }
+    }
 }
 
 /// A cluster of users as the coordinator sees it.

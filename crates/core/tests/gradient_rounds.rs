@@ -58,20 +58,19 @@ impl Federated {
     }
 
     fn late(&mut self, tick: u64, answers: &[u64]) {
-        let outgoing = self.coordinator.tick(Tick(tick));
+        let outgoing = self.coordinator.tick(NOW.after(tick));
         self.deliver(outgoing, answers);
     }
 
     fn shared(&self) -> u64 {
-        self.coordinator.inspect().evidence.count()
+        self.coordinator.inspect().observations
     }
 
     /// What an agent learned is in the model or with the agent.
     fn nothing_is_lost(&self) {
         for id in 0..AGENTS {
             let contained = self.coordinator.agent(AgentId(id)).unwrap().uploads;
-            let view = self.agents[id as usize].inspect();
-            let held = view.buffer.count() + view.in_flight.map_or(0, |(_, evidence)| evidence.count());
+            let held = self.agents[id as usize].inspect().held();
             assert_eq!(contained + held, self.learned[id as usize], "agent {id}");
         }
     }

@@ -43,7 +43,7 @@ fn a_full_history_is_not_learned_from_any_more() {
         for step in 0..50 {
             fuller.learn(UserId(0), arms(step, 1).row(0), -100.0).unwrap();
         }
-        assert_eq!(fuller.inspect().buffer.count(), 71);
+        assert_eq!(fuller.inspect().unsent, 71);
         assert_eq!(picks(&mut *full), picks(&mut *fuller));
     }
 }

@@ -21,7 +21,7 @@ fn exchange_with(download: f64) -> Algorithm {
 }
 
 fn count(link: &Link) -> u64 {
-    link.hub.coordinator().inspect().evidence.count()
+    link.hub.coordinator().inspect().observations
 }
 
 fn uploads(link: &Link, id: u64) -> u64 {
@@ -88,7 +88,7 @@ fn a_snapshot_acknowledges_the_upload_it_contains() {
         assert!(matches!(said, Some(Uplink::Evidence(EvidenceUpload { number: 1, .. }))));
         agent.receive(message).unwrap();
         let view = agent.inspect();
-        (view.in_flight.is_some(), view.base.count())
+        (view.in_flight.is_some(), view.shared)
     };
     let snapshot = |contains| {
         let evidence = support::random_evidence(2, 5, 1).into();
@@ -122,7 +122,7 @@ fn a_lost_snapshot_is_sent_again_and_only_the_newest() {
     }
     assert_eq!(received, 1, "one snapshot stands for all of them");
     let view = link.endpoints[1].agent().inspect();
-    assert_eq!((view.version, view.base.count()), (Version(4), 4));
+    assert_eq!((view.version, view.shared), (Version(4), 4));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_restarted_agent_sends_again_what_was_on_its_way() {
     link.learn(0);
     link.up.clear();
     link.restart(0);
-    assert_eq!(link.endpoints[0].deadline(), Some(Tick(RESEND)), "at once");
+    assert_eq!(link.endpoints[0].deadline(), Some(support::NOW.after(RESEND)), "at once");
     link.settle();
     assert_eq!((count(&link), in_flight(&link, 0)), (1, false));
 }
@@ -168,7 +168,7 @@ fn a_new_life_starts_from_a_snapshot_and_its_old_frames_are_void() {
     link.begin_life(0);
     link.settle();
     assert_eq!((count(&link), uploads(&link, 0)), (1, 0));
-    assert_eq!(link.endpoints[0].agent().inspect().base.count(), 1, "what its old life had sent");
+    assert_eq!(link.endpoints[0].agent().inspect().shared, 1, "what its old life had sent");
     let before = link.hub.save();
     link.arrive_up(AgentId(0), &late);
     assert_eq!(link.hub.save(), before);
@@ -190,7 +190,7 @@ fn an_upload_that_arrived_before_its_agent_died_counts_once() {
     link.settle();
     link.arrive_up(from, &frame);
     link.settle();
-    assert_eq!((count(&link), link.endpoints[0].agent().inspect().base.count()), (1, 1));
+    assert_eq!((count(&link), link.endpoints[0].agent().inspect().shared), (1, 1));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_lost_end_of_the_log_loses_what_was_confirmed_and_nothing_else() {
     link.settle();
     assert_eq!((count(&link), uploads(&link, 0), in_flight(&link, 0)), (2, 2, false));
     assert_eq!(link.shared()[..3], [1.0, 0.0, 1.0]);
-    assert_eq!(link.endpoints[0].agent().inspect().base.count(), 2);
+    assert_eq!(link.endpoints[0].agent().inspect().shared, 2);
     link.learn(0);
     link.settle();
     assert_eq!((count(&link), uploads(&link, 0)), (3, 3));
@@ -317,7 +317,7 @@ fn a_partition_delays_and_loses_nothing() {
         link.up.clear();
     }
     let view = link.endpoints[0].agent().inspect();
-    assert_eq!((view.in_flight.map(|(number, _)| number), view.buffer.count()), (Some(1), 4));
+    assert_eq!((view.in_flight.map(|(number, _)| number), view.unsent), (Some(1), 4));
     link.settle();
     assert_eq!((count(&link), uploads(&link, 0)), (5, 2));
 }

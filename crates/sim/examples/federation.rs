@@ -5,7 +5,7 @@
 
 use posse_core::{
     Agent, AgentId, Algorithm, AsyncLinUcb, Coordinator, Cost, Entrance, Federation, LinUcb, Outgoing, Seed,
-    wire,
+    Tick, wire,
 };
 use posse_sim::world::{LinearConfig, Offer, WorldConfig};
 

@@ -62,8 +62,9 @@ impl Bounds {
     fn count_everything(&mut self, stage: &dyn Stage) {
         let lambda = ModelConfig::default().regularization;
         let agents = stage.agents();
-        let buffers = agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().buffer));
-        let sum = gram(std::iter::once(stage.coordinator().inspect().evidence).chain(buffers));
+        let buffers = agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().linear?.buffer));
+        let shared = stage.coordinator().inspect().evidence.expect("a linear coordinator");
+        let sum = gram(std::iter::once(shared).chain(buffers));
         self.information = ln_det(&regularized(&sum, lambda)) - DIMENSION as f64 * libm::log(lambda);
     }
 }
@@ -189,7 +190,7 @@ fn information_is_the_determinant() {
         fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
             if let Event::Up { .. } = event {
                 let view = stage.coordinator().inspect();
-                let dense = ln_det(&regularized(&gram([view.evidence]), 0.1));
+                let dense = ln_det(&regularized(&gram([view.evidence.expect("a linear coordinator")]), 0.1));
                 assert_close(view.information, dense - DIMENSION as f64 * libm::log(0.1));
             }
         }

@@ -180,6 +180,7 @@ impl Observer for Coverage {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         let Event::Down { agent, message: posse_core::Downlink::Group(group) } = event else { return };
         let view = stage.agent(*agent).expect("it just heard something").inspect();
+        let view = view.linear.expect("a linear agent");
         let s = regularized(&gram([view.base]), 1.0);
         let off: Vec<f64> = view.model.estimate().iter().zip(&self.theta).map(|(a, b)| a - b).collect();
         // β = σ₀√(2 ln(mL/α_f) + d·ln(3 + T/(dL'ρ_s))) + √(3L'ρ_s + λ)·S + √L'·‖h‖/√ρ_s.

@@ -26,7 +26,8 @@ struct Coverage {
 impl Coverage {
     fn look(&mut self, agent: AgentId, stage: &dyn Stage) {
         let view = stage.agent(agent).expect("it just did something").inspect();
-        let parts = [view.base, view.buffer].into_iter().chain(view.in_flight.map(|(_, evidence)| evidence));
+        let view = view.linear.expect("a linear agent");
+        let parts = [view.base, view.buffer].into_iter().chain(view.in_flight);
         let v = regularized(&gram(parts), self.model.regularization);
         let off: Vec<f64> = view.model.estimate().iter().zip(&self.theta).map(|(a, b)| a - b).collect();
         // α = σ·√(information + 2 ln(1/δ)) + √λ·S.

@@ -5,7 +5,7 @@ mod support;
 use posse_core::{
     AgentId, Algorithm, Arms, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Coordinator, Downlink,
     FedLinUcb, Federation, JoinPolicy, LinTs, LinUcb, ModelConfig, Perturbation, ProtocolConfig, Recipient,
-    Seed, Shape, SyncLinUcb, Threshold, UserId,
+    Seed, Shape, SyncLinUcb, Threshold, Tick, UserId,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, Offer, WorldConfig};
@@ -15,6 +15,9 @@ use support::dense::{
     zeros,
 };
 use support::{Entry, async_lin_ucb, central, choices, lin_ucb, linear, protocol, run, small};
+
+/// Nobody waits for anybody, so that time may stand still.
+const NOW: Tick = Tick(1_700_000_000_000_000);
 
 const NEVER: f64 = f64::INFINITY;
 

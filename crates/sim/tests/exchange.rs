@@ -399,11 +399,11 @@ impl Observer for Bounds {
             }
             Event::Quiet => {
                 let agents = stage.agents();
-                let buffers = agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().buffer));
+                let buffers = agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().linear?.buffer));
                 let known = stage.coordinator().inspect();
-                let sum = support::dense::gram(std::iter::once(known.evidence).chain(buffers));
+                let sum = support::dense::gram(known.evidence.into_iter().chain(buffers));
                 self.information = ln_det(&regularized(&sum, 0.1)) - D as f64 * libm::log(0.1);
-                self.count = known.evidence.count();
+                self.count = known.observations;
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Context;
 use posse_core::{
     AgentId, Algorithm, AsyncLinUcb, Coordinator, Entrance, Evidence, EvidenceUpload, Parcel, ProtocolConfig,
-    Seed, Shape, Threshold, Uplink, Version,
+    Seed, Shape, Threshold, Tick, Uplink, Version,
 };
 use serde::Serialize;
 

@@ -186,7 +186,7 @@ fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::R
         "next entry": next,
         "epoch": hub.epoch().0,
         "version": view.version.0,
-        "observations": view.evidence.count(),
+        "observations": view.observations,
         "information": view.information,
         "agents": view.agents,
         "fingerprint": format!("{hash:016x}"),

@@ -294,7 +294,7 @@ impl Scene<'_> {
             unsent += agent.inspect(|machine| {
                 let view = machine.inspect();
                 let on_its_way = view.in_flight.filter(|(number, _)| *number > uploads);
-                view.buffer.count() + view.withheld + on_its_way.map_or(0, |(_, evidence)| evidence.count())
+                view.unsent + view.withheld + on_its_way.map_or(0, |(_, count)| count)
             });
         }
         let shared = federation.look().await.context("the coordinator's log failed")?.observations;

@@ -138,7 +138,7 @@ async fn nothing_is_lost(seed: u64) {
         held += agent.inspect(|machine| {
             let view = machine.inspect();
             assert!(view.in_flight.is_none());
-            view.buffer.count() + view.withheld
+            view.unsent + view.withheld
         });
         agent.abort().await;
     }

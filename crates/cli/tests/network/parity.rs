@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
-    AgentId, Algorithm, AsyncLinUcb, Downlink, Evidence, JoinPolicy, Placement, Seed, Threshold, Tick,
-    Uplink, UserId,
+    AgentId, Algorithm, AsyncLinUcb, Downlink, JoinPolicy, Placement, Seed, Threshold, Tick, Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -38,7 +37,8 @@ struct Transcript {
     /// The machines in the end.
     agents: BTreeMap<AgentId, Vec<u8>>,
     version: u64,
-    evidence: Option<Evidence>,
+    /// The coordinator's whole state at the end.
+    state: Vec<u8>,
 }
 
 impl Observer for Transcript {
@@ -54,7 +54,7 @@ impl Observer for Transcript {
                 self.agents =
                     machines.map(|agent| (agent, stage.agent(agent).expect("it is listed").save())).collect();
                 let view = stage.coordinator().inspect();
-                (self.version, self.evidence) = (view.version.0, Some(view.evidence.clone()));
+                (self.version, self.state) = (view.version.0, stage.coordinator().save());
             }
             _ => {}
         }
@@ -212,7 +212,7 @@ async fn networked(run: &RunConfig) -> Transcript {
     let replay = Replay { entries: contents.entries, ..Replay::default() };
     let hub = federation.replay(&replay).unwrap();
     let view = hub.coordinator().inspect();
-    (transcript.version, transcript.evidence) = (view.version.0, Some(view.evidence.clone()));
+    (transcript.version, transcript.state) = (view.version.0, hub.coordinator().save());
     transcript
 }
 
@@ -257,7 +257,7 @@ async fn is_the_same(run: &RunConfig) -> bool {
     assert_eq!(simulated.up, networked.up, "{name}");
     assert_eq!(simulated.down, networked.down, "{name}");
     assert!(simulated.agents == networked.agents, "{name}: the agents differ");
-    assert_eq!((simulated.version, simulated.evidence), (networked.version, networked.evidence), "{name}");
+    assert_eq!((simulated.version, simulated.state), (networked.version, networked.state), "{name}");
     !networked.up.is_empty()
 }
 

@@ -12,7 +12,7 @@ use crate::clustered::own::OwnCluster;
 use crate::clustered::users::Users;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
-use crate::ids::{ClusterId, UserId, Version};
+use crate::ids::{ClusterId, UserId};
 use crate::linear::rule::{check_arms, upper_confidence};
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
@@ -129,18 +129,9 @@ impl Agent for ClubAgent {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        let first = self.clusters.values().next();
-        let (buffer, model) = first.map_or((&self.nothing, &self.empty), |own| (&own.evidence, &own.model));
-        let others = self.clusters.values().skip(1);
-        AgentView {
-            base: &self.nothing,
-            version: Version(0),
-            in_flight: None,
-            buffer,
-            model,
-            withheld: others.map(|own| own.evidence.count()).sum(),
-            fresh_information: model.information(),
-        }
+        let unsent = self.clusters.values().map(|own| own.evidence.count()).sum();
+        let information = self.clusters.values().map(|own| own.model.information()).sum();
+        AgentView::alone(unsent, information)
     }
 
     fn clusters(&self) -> Vec<LocalCluster> {

@@ -283,17 +283,16 @@ impl Agent for ClusteredAgent {
 
     fn inspect(&self) -> AgentView<'_> {
         let (first, local) = self.clusters.first_key_value().expect("there is always a cluster");
-        let mut view = local.view.inspect();
+        let model = match (&self.private, &local.private) {
+            (Some(own), Some(released)) if !own.privatizer.uses_raw_buffer() => &released.chooser,
+            _ => local.view.model(),
+        };
+        let mut view = local.view.inspect_with(model);
         // What the others hold is told as a number; `clusters` has it one by one.
         let others = self.clusters.iter().filter(|(cluster, _)| *cluster != first);
         view.withheld = others
             .map(|(_, other)| other.view.buffer().count() + other.view.in_flight().map_or(0, Evidence::count))
             .sum();
-        if let (Some(own), Some(released)) = (&self.private, &local.private)
-            && !own.privatizer.uses_raw_buffer()
-        {
-            view.model = &released.chooser;
-        }
         view
     }
 

@@ -297,7 +297,7 @@ impl Coordinator for Groups {
             (sum, if exact { model.information() } else { 0.0 })
         });
         let (version, agents) = (self.version, self.seats.len());
-        CoordinatorView { version, evidence, information: *information, agents }
+        CoordinatorView::of(version, evidence, *information, agents)
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

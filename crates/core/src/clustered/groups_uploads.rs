@@ -6,7 +6,7 @@ use crate::clustered::groups::{Groups, Key};
 use crate::clustered::message::{ClusterList, ClusterUpload};
 use crate::clustered::phases::Phases;
 use crate::error::ProtocolError;
-use crate::ids::{AgentId, ClusterId, PhaseId, Version};
+use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
 use crate::message::{Downlink, Outgoing};
 
 impl Groups {

@@ -371,10 +371,9 @@ impl Agent for FedGlbAgent {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        let view = self.view.inspect();
         match &self.local {
-            Local::Online(_) => view,
-            Local::Frozen { model, .. } => AgentView { model, ..view },
+            Local::Online(_) => self.view.inspect(),
+            Local::Frozen { model, .. } => self.view.inspect_with(model),
         }
     }
 

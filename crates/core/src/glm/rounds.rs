@@ -113,10 +113,11 @@ impl Rounds {
 
     /// Begins a round among `participants`; whatever was under way is void.
     fn start(&mut self, now: Tick, participants: BTreeSet<AgentId>, whole: bool) -> Vec<Outgoing> {
-        self.open = None;
         if participants.is_empty() {
-            return Vec::new();
+            // Agents that missed the deadline of the round under way wait to hear how it ended.
+            return self.abort();
         }
+        self.open = None;
         self.round = RoundId(self.round.0 + 1);
         let nothing = Evidence::none(self.model.dimension());
         let mut sum = if whole { nothing.clone() } else { (*self.evidence).clone() };
@@ -413,12 +414,7 @@ impl Coordinator for Rounds {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.agents.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.agents.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::config::{Constants, GlmConfig};
 use super::history::History;
 use super::projection::{dot, norm};
-use crate::agent::{Agent, AgentView, Choice};
+use crate::agent::{Agent, AgentView, Choice, LinearView};
 use crate::arms::{Arms, best};
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
-use crate::ids::{UserId, Version};
+use crate::ids::UserId;
 use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
@@ -168,15 +168,12 @@ impl Agent for UcbGlmAgent {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        AgentView {
+        AgentView::alone(self.evidence.count(), self.model.information()).with_linear(LinearView {
             base: &self.nothing,
-            version: Version(0),
             in_flight: None,
             buffer: &self.evidence,
             model: &self.model,
-            withheld: 0,
-            fresh_information: self.model.information(),
-        }
+        })
     }
 
     fn save(&self) -> Vec<u8> {

@@ -81,6 +81,6 @@ impl KernelConfig {
             KernelRegression::new(self.kernel, self.length_scale, self.regularization, dimension);
         // λν of the formulas.
         let variance_scale = self.regularization * self.exploration;
-        KernelLearner::new(name, rule, regression, self.regularization, variance_scale, self.history_limit)
+        KernelLearner::new(name, rule, regression, variance_scale, self.history_limit)
     }
 }

@@ -43,6 +43,11 @@ impl GrowingFactor {
         self.inverse_diagonal.len()
     }
 
+    /// The entries of the diagonal, first row first.
+    pub(super) fn diagonal(&self) -> impl Iterator<Item = f64> {
+        self.inverse_diagonal.as_flattened()[..self.len].iter().map(|inverse| 1.0 / inverse)
+    }
+
     /// Appends the row z = L⁻¹a for the new column a of A, and the diagonal entry √(A_nn − ‖z‖²) > 0.
     pub(super) fn append(&mut self, z: &[Lanes], diagonal: f64) {
         debug_assert_eq!(z.len(), self.blocks(), "a whole column");

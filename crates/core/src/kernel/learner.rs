@@ -7,11 +7,10 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arm_draws::ArmDraws;
 use crate::arms::{Arms, best};
 use crate::error::{DecodeError, InputError, ProtocolError};
-use crate::evidence::{Evidence, check_observation};
-use crate::ids::{UserId, Version};
+use crate::evidence::check_observation;
+use crate::ids::UserId;
 use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
-use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 
 /// A sampled mean has at least this variance.
@@ -36,12 +35,8 @@ pub(crate) struct KernelLearner {
     variance_scale: f64,
     history_limit: usize,
     choices: u64,
-    /// Everything observed, also what came after the history was full.
-    evidence: Evidence,
-    /// What it shares with a coordinator.
-    nothing: Evidence,
-    /// The linear model of the evidence. Nothing is chosen by it: it is there to be inspected.
-    model: Ridge,
+    /// Observations made, also those that came after the history was full.
+    observations: u64,
     /// Memory for the scores of an offer.
     scores: Vec<f64>,
 }
@@ -51,11 +46,9 @@ impl KernelLearner {
         name: &'static str,
         rule: Rule,
         regression: KernelRegression,
-        regularization: f64,
         variance_scale: f64,
         history_limit: usize,
     ) -> Self {
-        let dimension = regression.dimension();
         Self {
             name,
             rule,
@@ -63,9 +56,7 @@ impl KernelLearner {
             variance_scale,
             history_limit,
             choices: 0,
-            evidence: Evidence::none(dimension),
-            nothing: Evidence::none(dimension),
-            model: Ridge::new(dimension, regularization),
+            observations: 0,
             scores: Vec::new(),
         }
     }
@@ -97,8 +88,7 @@ impl Agent for KernelLearner {
         if self.regression.len() < self.history_limit {
             self.regression.append(arm, reward)?;
         }
-        self.evidence.add_observation(arm, reward);
-        self.model.learn(arm, reward, [&self.evidence].into_iter());
+        self.observations += 1;
         Ok(None)
     }
 
@@ -107,25 +97,17 @@ impl Agent for KernelLearner {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        AgentView {
-            base: &self.nothing,
-            version: Version(0),
-            in_flight: None,
-            buffer: &self.evidence,
-            model: &self.model,
-            withheld: 0,
-            fresh_information: self.model.information(),
-        }
+        AgentView::alone(self.observations, self.regression.information())
     }
 
     fn save(&self) -> Vec<u8> {
         let (features, rewards) = self.regression.save();
         v1::KernelAgentState {
             choices: self.choices,
-            evidence: Some(wire::evidence_to_wire(&self.evidence)),
-            model: Some(self.model.save()),
             features,
             rewards,
+            observations: self.observations,
+            dimension: self.regression.dimension() as u64,
         }
         .encode_to_vec()
     }
@@ -133,10 +115,9 @@ impl Agent for KernelLearner {
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
         let state: v1::KernelAgentState = wire::decode(state)?;
         let d = self.regression.dimension();
-        let evidence = wire::evidence_from_wire(state.evidence.unwrap_or_default())?;
         let kept = state.rewards.len();
-        let expected = evidence.count().min(self.history_limit as u64);
-        if evidence.dimension() != d || state.features.len() != kept * d || kept as u64 != expected {
+        let expected = state.observations.min(self.history_limit as u64);
+        if state.dimension != d as u64 || state.features.len() != kept * d || kept as u64 != expected {
             return Err(DecodeError::invalid("history", "it does not fit this federation"));
         }
         let mut regression = self.regression.forgotten();
@@ -144,8 +125,7 @@ impl Agent for KernelLearner {
             let added = check_observation(d, x, y).and_then(|()| regression.append(x, y));
             added.map_err(|_| DecodeError::invalid("history", "no model fits it"))?;
         }
-        self.model.restore(&state.model.unwrap_or_default())?;
-        (self.regression, self.evidence, self.choices) = (regression, evidence, state.choices);
+        (self.regression, self.observations, self.choices) = (regression, state.observations, state.choices);
         Ok(())
     }
 }

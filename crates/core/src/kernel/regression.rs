@@ -76,6 +76,12 @@ impl KernelRegression {
         self.factor.len()
     }
 
+    /// ln det(I + K/λ): by how much the observations narrowed what is believed. Zero without any.
+    pub(super) fn information(&self) -> f64 {
+        let log = libm::log(self.regularization);
+        self.factor.diagonal().map(|entry| 2.0 * libm::log(entry) - log).sum()
+    }
+
     /// Shows the belief about each arm to `visit`, in order.
     pub(super) fn score(&mut self, arms: &Arms, mut visit: impl FnMut(usize, Belief)) {
         let blocks = self.factor.blocks();

@@ -170,12 +170,7 @@ impl Coordinator for Exchange {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.roster.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.roster.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

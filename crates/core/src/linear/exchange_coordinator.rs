@@ -214,12 +214,7 @@ impl Coordinator for ExchangeCoordinator {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.seats.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.seats.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

@@ -110,7 +110,7 @@ impl Agent for FedAgent {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        AgentView { model: &self.downloaded, ..self.view.inspect() }
+        self.view.inspect_with(&self.downloaded)
     }
 
     fn save(&self) -> Vec<u8> {

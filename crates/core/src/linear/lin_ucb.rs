@@ -4,11 +4,11 @@
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Agent, AgentView, Choice};
+use crate::agent::{Agent, AgentView, Choice, LinearView};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
-use crate::ids::{AgentId, UserId, Version};
+use crate::ids::{AgentId, UserId};
 use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Uplink};
@@ -111,15 +111,12 @@ impl Agent for LinearLearner {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        AgentView {
+        AgentView::alone(self.evidence.count(), self.model.information()).with_linear(LinearView {
             base: &self.nothing,
-            version: Version(0),
             in_flight: None,
             buffer: &self.evidence,
             model: &self.model,
-            withheld: 0,
-            fresh_information: self.model.information(),
-        }
+        })
     }
 
     fn save(&self) -> Vec<u8> {

@@ -194,12 +194,7 @@ impl Coordinator for Rounds {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView {
-            version: self.version,
-            evidence: &self.evidence,
-            information: self.model.information(),
-            agents: self.agents.len(),
-        }
+        CoordinatorView::of(self.version, &self.evidence, self.model.information(), self.agents.len())
     }
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {

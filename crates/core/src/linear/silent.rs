@@ -2,7 +2,6 @@
 
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
-use crate::evidence::Evidence;
 use crate::ids::{AgentId, Tick, Version};
 use crate::message::{Outgoing, Uplink};
 
@@ -10,12 +9,11 @@ use crate::message::{Outgoing, Uplink};
 #[derive(Clone, Debug)]
 pub(crate) struct Silent {
     name: &'static str,
-    nothing: Evidence,
 }
 
 impl Silent {
-    pub(crate) fn new(name: &'static str, dimension: usize) -> Self {
-        Self { name, nothing: Evidence::none(dimension) }
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Self { name }
     }
 }
 
@@ -46,7 +44,7 @@ impl Coordinator for Silent {
     }
 
     fn inspect(&self) -> CoordinatorView<'_> {
-        CoordinatorView { version: Version(0), evidence: &self.nothing, information: 0.0, agents: 0 }
+        CoordinatorView { version: Version(0), observations: 0, information: 0.0, agents: 0, evidence: None }
     }
 
     fn agent(&self, _agent: AgentId) -> Option<AgentStanding> {

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use crate::agent::AgentView;
+use crate::agent::{AgentView, LinearView};
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::ids::Version;
@@ -292,15 +292,23 @@ impl View {
     }
 
     pub(crate) fn inspect(&self) -> AgentView<'_> {
+        self.inspect_with(self.model())
+    }
+
+    /// The same for an agent that chooses with another model than that of the whole view.
+    pub(crate) fn inspect_with<'a>(&'a self, model: &'a Ridge) -> AgentView<'a> {
         AgentView {
-            base: &self.base,
             version: self.version,
-            in_flight: self.in_flight.as_ref().map(|evidence| (self.uploads, evidence)),
-            buffer: &self.buffer,
-            model: self.model(),
-            withheld: 0,
-            fresh_information: self.fresh_information(),
+            shared: self.base.count(),
+            in_flight: self.in_flight.as_ref().map(|evidence| (self.uploads, evidence.count())),
+            ..AgentView::alone(self.buffer.count(), self.fresh_information())
         }
+        .with_linear(LinearView {
+            base: &self.base,
+            in_flight: self.in_flight.as_ref(),
+            buffer: &self.buffer,
+            model,
+        })
     }
 
     pub(crate) fn save(&self) -> v1::ViewState {

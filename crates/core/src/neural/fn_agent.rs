@@ -5,7 +5,6 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::config::NeuralConfig;
-use super::counts::Counts;
 use super::fn_ucb::{AlphaRule, FnUcb, TrainingMode};
 use super::learner::{Learner, check_example};
 use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
@@ -56,7 +55,6 @@ pub(crate) struct FnAgent {
     /// A round to be answered once there are so many rows.
     owed: Option<(RoundId, u64)>,
     probing: Option<Probing>,
-    counts: Counts,
 }
 
 /// What the ratio of uncertainties is taken of.
@@ -138,7 +136,6 @@ impl FnAgent {
             requested: false,
             owed: None,
             probing,
-            counts: Counts::default(),
         }
     }
 
@@ -271,11 +268,14 @@ impl FnAgent {
         (self.frozen, self.requested, self.owed) = (None, false, None);
     }
 
-    fn count(&mut self) {
-        let frozen = self.frozen.unwrap_or(0) as u64;
-        let in_flight = self.frozen.map(|count| (self.round.0, count as u64));
-        self.counts.set(self.shared.count, in_flight, self.rows.len() as u64 - frozen);
-        self.counts.version = self.version;
+    /// By how much the rows that are not in flight raise the information, once the others are known.
+    fn fresh_information(&self) -> f64 {
+        let frozen = self.frozen.unwrap_or(0);
+        let mut model = self.shared.statistic.clone();
+        for row in &self.rows[..frozen] {
+            model.learn(&row.phi, row.reward);
+        }
+        self.rows[frozen..].iter().map(|row| model.learn(&row.phi, row.reward)).sum()
     }
 }
 
@@ -312,7 +312,6 @@ impl Agent for FnAgent {
                 asks.then_some(Uplink::NetworkRequest { observations: self.rows.len() as u64 })
             }
         };
-        self.count();
         Ok(said)
     }
 
@@ -355,12 +354,17 @@ impl Agent for FnAgent {
                 return Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() });
             }
         };
-        self.count();
         Ok(said)
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        self.counts.view()
+        let frozen = self.frozen.unwrap_or(0) as u64;
+        AgentView {
+            version: self.version,
+            shared: self.shared.count,
+            in_flight: self.frozen.map(|count| (self.round.0, count as u64)),
+            ..AgentView::alone(self.rows.len() as u64 - frozen, self.fresh_information())
+        }
     }
 
     fn failed_trainings(&self) -> u64 {
@@ -424,7 +428,6 @@ impl Agent for FnAgent {
         (self.round, self.frozen, self.requested) = (RoundId(state.round), frozen, state.requested);
         self.owed = (state.owed_round > 0).then_some((RoundId(state.owed_round), state.owed_observations));
         self.forget_model();
-        self.count();
         Ok(())
     }
 }

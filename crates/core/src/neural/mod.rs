@@ -2,7 +2,6 @@
 //! width of that model says where to explore.
 
 pub(crate) mod config;
-pub(crate) mod counts;
 pub(crate) mod fn_agent;
 pub(crate) mod fn_ucb;
 pub(crate) mod inverse;

@@ -4,7 +4,6 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use super::config::{NeuralConfig, check_not_negative};
-use super::counts::Counts;
 use super::learner::{Learner, check_example};
 use super::network::{Network, Scratch};
 use super::sparse::Sparse;
@@ -62,7 +61,6 @@ impl NeuralUcb {
             draws: samples.then(|| ArmDraws::new(id, seed)),
             made: 0,
             choices: 0,
-            counts: Counts::default(),
         }
     }
 }
@@ -81,7 +79,6 @@ pub(crate) struct NeuralAgent {
     draws: Option<ArmDraws>,
     made: u64,
     choices: u64,
-    counts: Counts,
 }
 
 impl Agent for NeuralAgent {
@@ -114,7 +111,6 @@ impl Agent for NeuralAgent {
         self.made += 1;
         self.learner.observe(arm, reward, self.made);
         self.learner.train(&self.start, self.config.training_steps, self.made);
-        self.counts.set(0, None, self.made);
         Ok(None)
     }
 
@@ -123,7 +119,7 @@ impl Agent for NeuralAgent {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        self.counts.view()
+        AgentView::alone(self.made, self.statistic.information)
     }
 
     fn failed_trainings(&self) -> u64 {
@@ -148,7 +144,6 @@ impl Agent for NeuralAgent {
         self.statistic = none.restored(state.statistic.unwrap_or_default())?;
         self.learner = learner;
         (self.made, self.choices) = (state.observations, state.choices);
-        self.counts.set(0, None, self.made);
         Ok(())
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::counts::Counts;
 use super::fn_ucb::FnUcb;
 use super::learner::{Learner, check_example};
 use super::network::{Network, Scratch};
@@ -42,7 +41,6 @@ pub(crate) struct PooledAgent {
     rows: Vec<(UserId, Row)>,
     made: u64,
     choices: u64,
-    counts: Counts,
 }
 
 /// What belongs to one agent of the federation that this stands for.
@@ -71,7 +69,6 @@ impl PooledAgent {
             rows: Vec::new(),
             made: 0,
             choices: 0,
-            counts: Counts::default(),
         }
     }
 
@@ -143,7 +140,6 @@ impl Agent for PooledAgent {
         if self.rows.len() >= self.agents {
             self.end_iteration();
         }
-        self.counts.set(0, None, self.made);
         Ok(None)
     }
 
@@ -152,7 +148,12 @@ impl Agent for PooledAgent {
     }
 
     fn inspect(&self) -> AgentView<'_> {
-        self.counts.view()
+        // What was observed in this iteration counts when the iteration ends.
+        let mut statistic = self.statistic.clone();
+        for (_, row) in &self.rows {
+            statistic.learn(&row.phi, row.reward);
+        }
+        AgentView::alone(self.made, statistic.information)
     }
 
     fn failed_trainings(&self) -> u64 {
@@ -209,7 +210,6 @@ impl Agent for PooledAgent {
         (self.network, self.statistic, self.widths, self.users) = (network, statistic, widths, users);
         self.averaged = state.averaged;
         (self.alpha, self.made, self.choices) = (state.alpha, state.observations, state.choices);
-        self.counts.set(0, None, self.made);
         Ok(())
     }
 }

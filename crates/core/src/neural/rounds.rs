@@ -5,7 +5,6 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::counts::counted;
 use super::fn_agent::nothing_known;
 use super::fn_ucb::FnUcb;
 use super::inverse::Column;
@@ -16,7 +15,6 @@ use super::statistic::{Precondition, Statistic};
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
-use crate::evidence::Evidence;
 use crate::ids::{AgentId, RoundId, Tick, Version};
 use crate::linear::JoinPolicy;
 use crate::message::{Downlink, Outgoing, Uplink};
@@ -32,8 +30,6 @@ pub(crate) struct NetworkRounds {
     shared: Arc<NetworkState>,
     /// ln det(V/λ) of the shared statistic.
     information: f64,
-    /// How many observations, for those who look.
-    evidence: Evidence,
     /// A fingerprint of what networks start from, once somebody has said it.
     start: Option<u64>,
     seats: BTreeMap<AgentId, Seat>,
@@ -73,7 +69,6 @@ impl NetworkRounds {
             layout,
             version: Version(0),
             information: 0.0,
-            evidence: counted(0),
             start: None,
             seats: BTreeMap::new(),
             averaged: false,
@@ -227,7 +222,6 @@ impl NetworkRounds {
             alpha,
             widths: self.renewed_widths(&subtracted),
         });
-        self.evidence = counted(count);
         self.version = self.version.next();
         self.seats.keys().map(|&agent| Outgoing::to(agent, self.told(agent, false))).collect()
     }
@@ -329,9 +323,10 @@ impl Coordinator for NetworkRounds {
     fn inspect(&self) -> CoordinatorView<'_> {
         CoordinatorView {
             version: self.version,
-            evidence: &self.evidence,
+            observations: self.shared.count,
             information: self.information,
             agents: self.seats.len(),
+            evidence: None,
         }
     }
 

@@ -11,6 +11,9 @@ use crate::parcel::LowRank;
 use crate::random::{Seed, Stream};
 use crate::trigger::Threshold;
 
+/// When the tests begin: far from zero, as every real clock is.
+const NOW: Tick = Tick(1_700_000_000_000_000);
+
 /// Agents and a coordinator whose messages all arrive, and every message there was.
 struct Table {
     agents: Vec<FnAgent>,
@@ -24,7 +27,7 @@ impl Table {
     fn new(config: &FnUcb, agents: u64, dimension: usize) -> Self {
         let federation = Federation { agents, horizon: 100, seed: Seed(3) };
         let mut coordinator = config.coordinator(dimension);
-        (0..agents).for_each(|id| drop(coordinator.join(AgentId(id), Entrance::NewLife)));
+        (0..agents).for_each(|id| drop(coordinator.join(NOW, AgentId(id), Entrance::NewLife)));
         Self {
             agents: (0..agents).map(|_| config.agent(dimension, &federation)).collect(),
             coordinator,
@@ -50,7 +53,7 @@ impl Table {
         while !letters.is_empty() {
             let (agent, message) = letters.remove(0);
             self.up.push(message.clone());
-            let outgoing = self.coordinator.receive(AgentId(agent as u64), message).unwrap();
+            let outgoing = self.coordinator.receive(NOW, AgentId(agent as u64), message).unwrap();
             letters.extend(self.post(outgoing));
         }
     }
@@ -68,17 +71,13 @@ impl Table {
     }
 
     fn tick(&mut self, now: u64) {
-        let outgoing = self.coordinator.tick(Tick(now));
+        let outgoing = self.coordinator.tick(NOW.after(now));
         let answers = self.post(outgoing);
         self.deliver(answers);
     }
 
     fn held(&self) -> u64 {
-        let held = |agent: &FnAgent| {
-            let view = agent.inspect();
-            view.buffer.count() + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
-        };
-        self.coordinator.shared.count + self.agents.iter().map(held).sum::<u64>()
+        self.coordinator.shared.count + self.agents.iter().map(|agent| agent.inspect().held()).sum::<u64>()
     }
 }
 
@@ -328,7 +327,7 @@ fn a_new_life_does_not_answer_for_the_old_one() {
     let mut table = Table::new(&small(), 2, 2);
     table.learn(0);
     assert!(table.coordinator.open.as_ref().is_some_and(|open| open.parts.contains_key(&AgentId(0))));
-    let outgoing = table.coordinator.join(AgentId(0), Entrance::NewLife);
+    let outgoing = table.coordinator.join(NOW, AgentId(0), Entrance::NewLife);
     assert!(outgoing.is_empty());
     let open = table.coordinator.open.as_ref().unwrap();
     assert!(!open.parts.contains_key(&AgentId(0)) && open.waiting.contains(&AgentId(1)));
@@ -340,7 +339,7 @@ fn parts_that_do_not_fit_are_refused_and_change_nothing() {
     (0..4).for_each(|step| table.learn(step % 2));
     let good = (*parts(&table)[0]).clone();
     // A round that waits for both.
-    let _ = table.coordinator.receive(AgentId(0), Uplink::NetworkRequest { observations: 1 }).unwrap();
+    let _ = table.coordinator.receive(NOW, AgentId(0), Uplink::NetworkRequest { observations: 1 }).unwrap();
     let round = table.coordinator.round;
     let good = NetworkPart { round, ..good };
     let p = table.coordinator.layout.parameters();
@@ -357,10 +356,10 @@ fn parts_that_do_not_fit_are_refused_and_change_nothing() {
     ];
     let before = table.coordinator.save();
     for part in bad {
-        assert!(table.coordinator.receive(AgentId(0), Uplink::NetworkPart(part)).is_err());
+        assert!(table.coordinator.receive(NOW, AgentId(0), Uplink::NetworkPart(part)).is_err());
         assert_eq!(table.coordinator.save(), before);
     }
-    assert!(table.coordinator.receive(AgentId(0), Uplink::NetworkPart(good)).is_ok());
+    assert!(table.coordinator.receive(NOW, AgentId(0), Uplink::NetworkPart(good)).is_ok());
     assert_ne!(table.coordinator.save(), before);
 }
 

@@ -977,16 +977,16 @@ pub struct GroupsState {
 pub struct KernelAgentState {
     #[prost(uint64, tag = "1")]
     pub choices: u64,
-    /// Everything observed, also what came after the history was full.
-    #[prost(message, optional, tag = "2")]
-    pub evidence: ::core::option::Option<Evidence>,
-    #[prost(message, optional, tag = "3")]
-    pub model: ::core::option::Option<RidgeState>,
     /// The history, a row of features after the other. The factor is made anew from it.
     #[prost(double, repeated, tag = "4")]
     pub features: ::prost::alloc::vec::Vec<f64>,
     #[prost(double, repeated, tag = "5")]
     pub rewards: ::prost::alloc::vec::Vec<f64>,
+    /// Observations made, also those that came after the history was full.
+    #[prost(uint64, tag = "6")]
+    pub observations: u64,
+    #[prost(uint64, tag = "7")]
+    pub dimension: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GlmAgentState {
@@ -1081,8 +1081,6 @@ pub struct GlmCoordinatorState {
     pub unit_information: f64,
     #[prost(uint64, tag = "9")]
     pub round: u64,
-    #[prost(uint64, tag = "10")]
-    pub now: u64,
     /// The open round, if any.
     #[prost(bool, tag = "11")]
     pub open: bool,
@@ -1248,8 +1246,6 @@ pub struct NetworkCoordinatorState {
     pub seats: ::prost::alloc::vec::Vec<NetworkSeatState>,
     #[prost(uint64, tag = "8")]
     pub round: u64,
-    #[prost(uint64, tag = "9")]
-    pub now: u64,
     /// The open round, if any.
     #[prost(bool, tag = "10")]
     pub open: bool,

@@ -218,7 +218,7 @@ impl Case {
 
     /// The dimension of what the agents share.
     pub(crate) fn shared(&self) -> usize {
-        self.agent(0).inspect().model.dimension()
+        self.shape.shared
     }
 }
 

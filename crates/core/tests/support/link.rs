@@ -205,15 +205,15 @@ impl Link {
 
     /// How often each observation is in the coordinator's evidence.
     pub(crate) fn shared(&self) -> Vec<f64> {
-        diagonal(self.hub.coordinator().inspect().evidence)
+        diagonal(self.hub.coordinator().inspect().evidence.expect("a linear coordinator"))
     }
 
     /// How often each observation is anywhere, unless it is under way.
     pub(crate) fn everywhere(&self) -> Vec<f64> {
         let mut sum = self.shared();
         for endpoint in &self.endpoints {
-            let view = endpoint.agent().inspect();
-            let parts = view.in_flight.map(|(_, evidence)| evidence).into_iter().chain([view.buffer]);
+            let view = endpoint.agent().inspect().linear.expect("a linear agent");
+            let parts = view.in_flight.into_iter().chain([view.buffer]);
             for part in parts {
                 sum.iter_mut().zip(diagonal(part)).for_each(|(a, b)| *a += b);
             }

@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 
 use posse_core::{
     Agent, AgentId, Algorithm, Arms, ConfigError, Coordinator, Cost, Downlink, Entrance, Federation,
-    InputError, Outgoing, Placement, ProtocolError, Seed, Shape, Uplink, UserId,
+    InputError, Outgoing, Placement, ProtocolError, Seed, Shape, Tick, Uplink, UserId,
 };
+
+/// Nobody waits for anybody, so that time may stand still.
+const NOW: Tick = Tick(1_700_000_000_000_000);
 
 /// Agents, their coordinator, and what they said.
 pub(super) struct Cooperation {

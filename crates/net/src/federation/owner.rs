@@ -400,7 +400,7 @@ impl Owner {
         info!(
             federation = self.config.name,
             entries,
-            observations = hub.coordinator().inspect().evidence.count(),
+            observations = hub.coordinator().inspect().observations,
             "the log is open"
         );
         self.metrics.log_bytes(&self.config.name, log.bytes());
@@ -455,7 +455,7 @@ impl Owner {
         Some(View {
             epoch: state.hub.epoch(),
             version: view.version.0,
-            observations: view.evidence.count(),
+            observations: view.observations,
             information: view.information,
             agents: view.agents,
             staleness,
@@ -470,7 +470,7 @@ impl Owner {
         let view = coordinator.inspect();
         let behind = |agent| coordinator.agent(agent).map(|standing| view.information - standing.information);
         let staleness = self.links.keys().filter_map(|agent| behind(*agent)).fold(0.0, f64::max);
-        Some((staleness, view.evidence.count()))
+        Some((staleness, view.observations))
     }
 
     fn note_refusal(&mut self, agent: AgentId, reason: Reason) {

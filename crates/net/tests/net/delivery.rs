@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use posse_core::{Arms, Tick, UserId};
+use posse_core::{Algorithm, Arms, SyncLinUcb, Threshold, Tick, UserId};
 use posse_net::agent::Carriage;
-use posse_net::coordinator::{Options, ServeConfig, serve};
+use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::{Agent, AgentConfig, Clock};
 
 use crate::support::{
-    DIMENSION, agent, config, coordinator, held, in_a_minute, interact, look, talkative, unsent,
+    DIMENSION, agent, config, coordinator, federation, held, in_a_minute, interact, look, talkative, unsent,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,4 +267,72 @@ async fn an_address_that_can_never_be_reached_is_refused_at_once() {
         let error = in_a_minute(Agent::start(config, Clock::system())).await.unwrap_err();
         assert!(error.to_string().contains(why), "{address}: {error}");
     }
+}
+
+/// A coordinator of rounds with a deadline of 30 s, by a clock that the test moves.
+async fn rounds_by_a_clock(data: &std::path::Path) -> (Running, Arc<AtomicU64>) {
+    let rounds = SyncLinUcb {
+        round_threshold: Threshold(0.0),
+        round_deadline: Some(30_000_000),
+        ..SyncLinUcb::default()
+    };
+    let federation = federation(Algorithm::SyncLinUcb(rounds));
+    let time = Arc::new(AtomicU64::new(1_700_000_000_000_000));
+    let shown = Arc::clone(&time);
+    let clock = Clock::new(move || Tick(shown.load(Ordering::SeqCst)));
+    let options = Options { clock, ..Options::default() };
+    (serve(ServeConfig::on_loopback(data, vec![federation]), options).await.unwrap(), time)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_over_grpc_with_everybody_alive_collects_all() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, time) = rounds_by_a_clock(data.path()).await;
+    let agents = [agent(running.address, 0).await, agent(running.address, 1).await];
+    for step in 0..40 {
+        for agent in &agents {
+            // An hour passes between interactions, and none during a round.
+            time.fetch_add(3_600_000_000, Ordering::SeqCst);
+            interact(agent, step);
+            in_a_minute(agent.settled()).await;
+        }
+        for agent in &agents {
+            in_a_minute(agent.settled()).await;
+        }
+    }
+    let view = look(&running).await;
+    assert_eq!(view.observations, 80, "nothing was left out of a round");
+    assert!(view.version <= 80, "{} rounds for 80 observations: some were empty", view.version);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_over_grpc_does_not_wait_for_an_agent_that_stopped() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, time) = rounds_by_a_clock(data.path()).await;
+    let (alive, stopped) = (agent(running.address, 0).await, agent(running.address, 1).await);
+    interact(&stopped, 0);
+    in_a_minute(stopped.settled()).await;
+    in_a_minute(alive.settled()).await;
+    let before = look(&running).await;
+    stopped.abort().await;
+    interact(&alive, 1);
+    // The round is open once its agent has answered it.
+    let answered = || alive.inspect(|machine| machine.inspect().in_flight.is_some());
+    in_a_minute(async {
+        while !answered() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    time.fetch_add(29_999_999, Ordering::SeqCst);
+    assert_eq!(look(&running).await.version, before.version, "it waits");
+    time.fetch_add(1, Ordering::SeqCst);
+    in_a_minute(async {
+        while look(&running).await.version == before.version {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    in_a_minute(alive.settled()).await;
+    assert_eq!(look(&running).await.observations, before.observations + 1, "what arrived is in it");
 }

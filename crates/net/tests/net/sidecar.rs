@@ -99,7 +99,7 @@ fn arms() -> Arms {
 fn counts(agent: &Agent) -> u64 {
     agent.inspect(|machine| {
         let view = machine.inspect();
-        view.buffer.count() + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
+        view.unsent + view.in_flight.map_or(0, |(_, count)| count)
     })
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn interact(agent: &Agent, step: u64) {
 pub(crate) fn unsent(agent: &Agent) -> u64 {
     agent.inspect(|machine| {
         let view = machine.inspect();
-        view.buffer.count() + view.withheld
+        view.unsent + view.withheld
     })
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn held(running: &Running, agents: &[Agent]) -> u64 {
         let uploads = running.federations[0].agent(agent.id()).await.map_or(0, |standing| standing.uploads);
         held += unsent(agent)
             + agent.inspect(|machine| match machine.inspect().in_flight {
-                Some((number, evidence)) if number > uploads => evidence.count(),
+                Some((number, count)) if number > uploads => count,
                 _ => 0,
             });
     }

@@ -53,7 +53,7 @@ struct Accepted {
 impl Uploads {
     /// The end of the log is gone, and with it the last uploads.
     fn forget(&mut self, stage: &dyn Stage) {
-        let left = stage.coordinator().inspect().evidence.count();
+        let left = stage.coordinator().inspect().observations;
         let mut total: u64 = self.accepted.iter().map(|upload| upload.evidence.count()).sum();
         while let Some(gone) = self.accepted.pop_if(|_| total > left) {
             total -= gone.evidence.count();
@@ -71,11 +71,15 @@ impl Uploads {
     }
 
     fn check_coordinator(&self, stage: &dyn Stage) -> Result<(), String> {
-        let held = stage.coordinator().inspect().evidence;
+        let view = stage.coordinator().inspect();
         let count: u64 = self.accepted.iter().map(|upload| upload.evidence.count()).sum();
-        if held.count() != count {
-            return Err(format!("the coordinator holds {} observations, accepted {count}", held.count()));
+        if view.observations != count {
+            return Err(format!(
+                "the coordinator holds {} observations, accepted {count}",
+                view.observations
+            ));
         }
+        let Some(held) = view.evidence else { return Ok(()) };
         let mut sum = Evidence::none(held.dimension());
         self.accepted.iter().for_each(|upload| sum.add(&upload.evidence));
         let scale = sum.gram().iter().fold(1.0_f64, |a, b| a.max(b.abs()));
@@ -96,7 +100,7 @@ impl Uploads {
         let view = machine.inspect();
         let arrived = |number: u64| of_life().any(|upload| upload.number == number);
         let unsent =
-            unsent(&view) + view.in_flight.map_or(0, |(n, e)| if arrived(n) { 0 } else { e.count() });
+            unsent(&view) + view.in_flight.map_or(0, |(n, count)| if arrived(n) { 0 } else { count });
         let confirmed = self.limbo.get(&life).copied().unwrap_or(0);
         if confirmed > 0 && learned == accepted + lost + unsent + confirmed {
             *self.lost.entry(life).or_default() += confirmed;
@@ -164,7 +168,7 @@ struct Rounds {
 
 impl Invariant for Rounds {
     fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
-        let committed = stage.coordinator().inspect().evidence.count();
+        let committed = stage.coordinator().inspect().observations;
         match event {
             Event::Learned { .. } => self.learned += 1,
             Event::Crashing { agent, durable, .. } => {
@@ -217,7 +221,7 @@ impl Invariant for Records {
             Event::Restarted { lost, .. } if *lost > 0 => self.lost_history = true,
             _ => {}
         }
-        let shared = stage.coordinator().inspect().evidence.count();
+        let shared = stage.coordinator().inspect().observations;
         let all: u64 = self.learned.values().sum();
         if shared > all {
             return Err(format!("{shared} observations are shared, {all} were made"));
@@ -242,12 +246,11 @@ impl Invariant for Records {
 
 /// All that an agent has and the coordinator may not have.
 fn held(agent: &dyn Agent) -> u64 {
-    let view = agent.inspect();
-    unsent(&view) + view.in_flight.map_or(0, |(_, evidence)| evidence.count())
+    agent.inspect().held()
 }
 
 fn unsent(view: &AgentView<'_>) -> u64 {
-    view.buffer.count() + view.withheld
+    view.unsent + view.withheld
 }
 
 /// The evidence in a message that adds some to the coordinator's.

@@ -1,6 +1,8 @@
 //! An agent's model is that of its view: base + in flight + buffer, with nothing stale (INV-1).
 
-use posse_core::{AgentView, Algorithm, Evidence, Ridge};
+use std::collections::BTreeMap;
+
+use posse_core::{AgentId, AgentView, Algorithm, Evidence, Incarnation, LinearView, Ridge};
 
 use super::Invariant;
 use crate::observer::{Event, Stage};
@@ -8,6 +10,8 @@ use crate::observer::{Event, Stage};
 pub(super) struct Views {
     /// The algorithm chooses with the base alone.
     base_only: bool,
+    /// Of each agent when it was last looked at: its life, its unsent observations and their information.
+    last: BTreeMap<AgentId, (Incarnation, u64, f64)>,
 }
 
 impl Views {
@@ -21,15 +25,42 @@ impl Views {
         Self {
             base_only: released_only
                 || matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)),
+            last: BTreeMap::new(),
         }
     }
 
-    fn check_view(&self, view: &AgentView<'_>) -> Result<(), String> {
+    /// What holds in every family: fresh information is never negative, and there is none without something unsent.
+    fn check_counts(view: &AgentView<'_>) -> Result<(), String> {
+        let fresh = view.fresh_information;
+        if !(fresh >= 0.0 && fresh.is_finite()) || (view.unsent == 0 && fresh != 0.0) {
+            return Err(format!("fresh information {fresh} of {} unsent observations", view.unsent));
+        }
+        Ok(())
+    }
+
+    /// One more unsent observation never lowers the information, beyond rounding.
+    fn check_rise(&self, agent: AgentId, life: Incarnation, view: &AgentView<'_>) -> Result<(), String> {
+        match self.last.get(&agent) {
+            Some((before, unsent, information))
+                if *before == life
+                    && view.unsent == unsent + 1
+                    && view.fresh_information < information - 1e-9 * information.max(1.0) =>
+            {
+                Err(format!(
+                    "learning lowered its information from {information} to {}",
+                    view.fresh_information
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_linear(&self, view: &LinearView<'_>) -> Result<(), String> {
         let mut sum = Evidence::none(view.base.dimension());
         sum.add(view.base);
         if !self.base_only {
             sum.add(view.buffer);
-            if let Some((_, in_flight)) = view.in_flight {
+            if let Some(in_flight) = view.in_flight {
                 sum.add(in_flight);
             }
         }
@@ -44,9 +75,6 @@ impl Views {
         if has.iter().zip(&should).any(|(a, b)| !close(*a, *b)) {
             return Err(format!("the model's estimate is {has:?}, its view gives {should:?}"));
         }
-        if view.fresh_information < 0.0 || (view.buffer.is_empty() && view.fresh_information != 0.0) {
-            return Err(format!("fresh information {} without a buffer", view.fresh_information));
-        }
         Ok(())
     }
 }
@@ -55,6 +83,13 @@ impl Invariant for Views {
     fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
         let (Event::Learned { agent, .. } | Event::Down { agent, .. }) = event else { return Ok(()) };
         let Some(machine) = stage.agent(*agent) else { return Ok(()) };
-        self.check_view(&machine.inspect()).map_err(|what| format!("{agent}: {what}"))
+        let view = machine.inspect();
+        let linear = view.linear.as_ref().map_or(Ok(()), |linear| self.check_linear(linear));
+        let rises = match event {
+            Event::Learned { .. } => self.check_rise(*agent, stage.incarnation(*agent), &view),
+            _ => Ok(()),
+        };
+        self.last.insert(*agent, (stage.incarnation(*agent), view.unsent, view.fresh_information));
+        linear.and(Self::check_counts(&view)).and(rises).map_err(|what| format!("{agent}: {what}"))
     }
 }

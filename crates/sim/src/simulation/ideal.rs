@@ -124,7 +124,7 @@ impl Ideal {
         let gone = self.agents[place].take();
         self.tally.lost_observations += gone.map_or(0, |agent| {
             let view = agent.inspect();
-            view.buffer.count() + view.withheld
+            view.unsent + view.withheld
         });
         let outgoing = self.coordinator.leave(self.now, agent);
         self.post(outgoing);

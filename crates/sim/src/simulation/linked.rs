@@ -300,7 +300,7 @@ impl Linked {
         place.gone = true;
         if let Some(endpoint) = place.endpoint.take() {
             let view = endpoint.agent().inspect();
-            self.tally.lost_observations += view.buffer.count() + view.withheld;
+            self.tally.lost_observations += view.unsent + view.withheld;
         }
         let step = self.hub.leave(now, agent);
         observer.observe(&Event::Ticked, self);
@@ -449,7 +449,7 @@ impl Linked {
         let Some(endpoint) = &place.endpoint else { return };
         let view = endpoint.agent().inspect();
         if !durable {
-            self.tally.lost_observations += view.buffer.count() + view.withheld;
+            self.tally.lost_observations += view.unsent + view.withheld;
         }
         let saved = durable.then(|| endpoint.save());
         observer.observe(&Event::Crashing { agent, incarnation: place.incarnation, durable }, self);

@@ -7,7 +7,6 @@ use prost::Message;
 use super::{NetworkRounds, Open, Seat};
 use crate::error::DecodeError;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::neural::counts::counted;
 use crate::neural::message::NetworkState;
 use crate::wire::{self, v1};
 
@@ -92,12 +91,11 @@ impl NetworkRounds {
             open = Some(Open { opened: Tick(state.opened), waiting, parts, step: state.step, networks });
         }
         self.version = Version(state.version);
-        self.evidence = counted(shared.count);
         self.shared = Arc::new(shared);
         self.information = information;
         self.averaged = state.averaged;
         (self.start, self.seats, self.open) = (state.start, seats, open);
-        (self.round, self.now) = (RoundId(state.round), Tick(state.now));
+        self.round = RoundId(state.round);
         Ok(())
     }
 }
