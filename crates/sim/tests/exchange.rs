@@ -199,6 +199,9 @@ impl Plain {
         for k in (0..means.len()).filter(|&k| k != best) {
             let deviation = self.model.noise * (widths[k].powi(2) + widths[best].powi(2)).sqrt();
             let z = (means[k] - means[best]) / deviation;
+            if z <= -6.0 {
+                continue;
+            }
             let below = 0.5 * libm::erfc(-z / 2.0_f64.sqrt());
             loss += deviation * (libm::exp(-z * z / 2.0) / (2.0 * std::f64::consts::PI).sqrt() + z * below);
         }
@@ -399,7 +402,8 @@ impl Observer for Bounds {
             }
             Event::Quiet => {
                 let agents = stage.agents();
-                let buffers = agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().linear?.buffer));
+                let buffers =
+                    agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().linear?.buffer));
                 let known = stage.coordinator().inspect();
                 let sum = support::dense::gram(known.evidence.into_iter().chain(buffers));
                 self.information = ln_det(&regularized(&sum, 0.1)) - D as f64 * libm::log(0.1);
@@ -455,7 +459,7 @@ fn nobody_says_hears_or_withholds_more_than_the_settings_allow() {
             }
         }
     }
-    assert!(closest.iter().all(|share| *share > 0.5), "bounds that nobody comes near: {closest:?}");
+    assert!(closest.iter().all(|share| *share > 0.4), "bounds that nobody comes near: {closest:?}");
 }
 
 /// Where links take time, an agent that may wait has its answer before it chooses, and one that may not has
