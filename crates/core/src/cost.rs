@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::packed;
-use crate::message::{Downlink, Fit, NetworkEvidence, Uplink};
+use crate::message::{Downlink, Extension, Fit, NetworkEvidence, Uplink};
 use crate::wire;
 
 /// The cost of one message, or the sum over many.
@@ -32,6 +32,13 @@ impl Cost {
     const fn numbers(count: usize, bytes: usize) -> Self {
         let count = count as u64;
         Self { messages: 1, control: 0, scalars: count, paper_scalars: count, bytes: bytes as u64 }
+    }
+
+    fn of_extension(extension: &Extension, bytes: usize) -> Self {
+        match usize::try_from(extension.scalars).unwrap_or(usize::MAX) {
+            0 => Self::control(bytes),
+            scalars => Self::numbers(scalars, bytes),
+        }
     }
 
     /// A message without statistics.
@@ -69,6 +76,7 @@ impl Uplink {
                 Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
             }
             Self::RoundRequest | Self::NetworkRequest { .. } => Cost::control(bytes),
+            Self::Extension(extension) => Cost::of_extension(extension, bytes),
             // The matrix, the vector, the network and its alpha; in the paper the agent's own matrix too.
             Self::NetworkPart(part) => {
                 let p = part.evidence.parameters();
@@ -135,6 +143,7 @@ impl Downlink {
                 Cost::payload(d, scalars as u64, bytes)
             }
             Self::Average(weights) => Cost::numbers(weights.weights.len(), bytes),
+            Self::Extension(extension) => Cost::of_extension(extension, bytes),
             // The matrix, the vector, the network, its alpha and the widths.
             Self::Network(model) => {
                 let (shared, p) = (&model.shared, model.shared.parameters());

@@ -90,7 +90,10 @@ mod coordinator;
 mod cost;
 mod error;
 mod evidence;
+mod exchange;
+mod exponential;
 mod factor;
+mod federation;
 mod glm;
 mod ids;
 mod kernel;
@@ -100,14 +103,16 @@ mod neural;
 mod parcel;
 pub mod privacy;
 mod random;
+mod recipe;
 mod ridge;
+mod scoring;
 pub mod session;
 mod trigger;
 mod width;
 pub mod wire;
 
 pub use agent::*;
-pub use algorithm::{Algorithm, Federation, Placement};
+pub use algorithm::{Algorithm, Outside, OutsideFactory, Registry};
 pub use arms::Arms;
 pub use clustered::{
     CdpFclubDc, Club, ClusterConfig, Fclub, FclubDc, Homo, HomoDc, Linkage, Sclub, UserLinUcb,
@@ -116,15 +121,16 @@ pub use coordinator::*;
 pub use cost::Cost;
 pub use error::*;
 pub use evidence::{Evidence, packed};
+pub use exchange::{JoinPolicy, RoundConfig};
+pub use federation::{Federation, Placement};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundConfig, ScheduledGlbUcb, Solver,
-    SolverConfig, UcbGlm,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, ScheduledGlbUcb, Solver, SolverConfig, UcbGlm,
 };
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs,
-    ExchangeLinUcb, FedLinUcb, JoinPolicy, LinTs, LinUcb, Override, Perturbation, ProtocolConfig, SyncLinUcb,
+    ExchangeLinUcb, FedLinUcb, LinTs, LinUcb, Override, Perturbation, ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;
 pub use neural::{
@@ -133,6 +139,7 @@ pub use neural::{
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream, normal};
+pub use recipe::{Payload, Recipe, Sharing};
 pub use ridge::Ridge;
 pub use trigger::Threshold;
 pub use width::{ModelConfig, WidthForm};

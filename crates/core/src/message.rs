@@ -40,6 +40,21 @@ pub enum Uplink {
     NetworkPart(NetworkPart),
     /// The agent's network, trained on from an average.
     Weights(Weights),
+    /// A message of an algorithm from outside of posse.
+    Extension(Extension),
+}
+
+/// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// The name of the algorithm.
+    pub algorithm: String,
+    /// The version of its messages.
+    pub version: u64,
+    /// How many numbers the bytes hold, as costs count them. A message without any counts as control.
+    pub scalars: u64,
+    /// The message.
+    pub bytes: Vec<u8>,
 }
 
 /// The slope of an agent's loss at a point, summed over its observations in a round.
@@ -192,6 +207,8 @@ pub enum Downlink {
         /// The round that is over.
         round: RoundId,
     },
+    /// A message of an algorithm from outside of posse.
+    Extension(Extension),
 }
 
 /// The model that all evidence gives: absolute, like a [`Snapshot`].
@@ -313,6 +330,7 @@ impl Uplink {
             Self::NetworkRequest { .. } => "network request",
             Self::NetworkPart(_) => "network part",
             Self::Weights(_) => "weights",
+            Self::Extension(_) => "extension",
         }
     }
 }
@@ -336,6 +354,7 @@ impl Downlink {
             Self::NetworkCollect { .. } => "network collect",
             Self::Average(_) => "average",
             Self::Network(_) => "network",
+            Self::Extension(_) => "extension",
         }
     }
 

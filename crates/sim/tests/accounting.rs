@@ -34,6 +34,7 @@ fn numbers(count: usize) -> Cost {
 fn uplink_cost(message: &Uplink) -> Cost {
     let cluster = |d: usize| payload(d, (packed(d) + d + 2) as u64);
     let mut cost = match message {
+        Uplink::Extension(_) => unreachable!("posse's own algorithms do not send it"),
         Uplink::Evidence(upload) => {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
         }
@@ -71,6 +72,7 @@ fn uplink_cost(message: &Uplink) -> Cost {
 fn downlink_cost(message: &Downlink) -> Cost {
     let dense = |d: usize, more: u64| payload(d, (packed(d) + d) as u64 + more);
     let mut cost = match message {
+        Downlink::Extension(_) => unreachable!("posse's own algorithms do not send it"),
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
         Downlink::Answer(answer) => match &answer.snapshot {
             Some(snapshot) => dense(snapshot.evidence.dimension(), 6),

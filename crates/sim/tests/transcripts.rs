@@ -57,6 +57,7 @@ impl Observer for Transcript {
 
 fn uplink(message: &Uplink) -> String {
     match message {
+        Uplink::Extension(extension) => format!("extension of {}", extension.algorithm),
         Uplink::Evidence(upload) => format!(
             "evidence #{} ({}, information {})",
             upload.number,
@@ -110,6 +111,7 @@ fn cluster(upload: &ClusterUpload) -> String {
 
 fn downlink(message: &Downlink) -> String {
     match message {
+        Downlink::Extension(extension) => format!("extension of {}", extension.algorithm),
         Downlink::Snapshot(snapshot) => {
             format!("snapshot v{} ({})", snapshot.version.0, observations(snapshot.evidence.count()))
         }

@@ -13,9 +13,9 @@ use crate::clustered::users::Users;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::ids::{ClusterId, UserId};
-use crate::linear::rule::{check_arms, upper_confidence};
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::width::{ModelConfig, Width};
 use crate::wire::{self, v1};
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use prost::Message;
 
 use crate::agent::{Agent, AgentView, Choice, LocalCluster};
-use crate::algorithm::Federation;
 use crate::arms::Arms;
 use crate::clustered::config::Plan;
 use crate::clustered::local::Local;
@@ -17,13 +16,14 @@ use crate::clustered::users::Users;
 use crate::clustered::width::PrivateWidth;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
+use crate::exchange::view::Adopted;
+use crate::federation::Federation;
 use crate::ids::{AgentId, ClusterId, Incarnation, PhaseId, UserId};
-use crate::linear::rule::{check_arms, upper_confidence};
-use crate::linear::view::Adopted;
 use crate::message::{Downlink, Uplink};
 use crate::privacy::privatizer::Privatizer;
 use crate::privacy::{NoiseSource, PrivacyReport};
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::width::Width;
 use crate::wire::{self, v1};
 

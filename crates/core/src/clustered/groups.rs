@@ -4,7 +4,7 @@
 //! Uploads are absolute: an upload replaces what its cluster said before, and a group's sums are made anew
 //! from its members, in order. So nothing is ever subtracted, a repetition changes nothing, and a cluster
 //! that moves to another group takes everything along. Inside a group, who is told what and when is as in
-//! [`exchange`](crate::linear::exchange), with a heap for each group.
+//! that of the linear exchange, with a heap for each group.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,8 @@ use crate::clustered::phases::Phases;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, KnownCluster};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
+use crate::exchange::roster::Roster;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
-use crate::linear::roster::Roster;
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::privacy::repair;
 use crate::ridge::Ridge;

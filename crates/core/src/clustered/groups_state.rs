@@ -10,8 +10,8 @@ use crate::clustered::groups::{Group, Groups, Known};
 use crate::clustered::phases::Open;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
+use crate::exchange::roster::Roster;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
-use crate::linear::roster::Roster;
 use crate::wire::{self, v1};
 
 impl Groups {

@@ -4,8 +4,8 @@
 use crate::agent::LocalCluster;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
+use crate::exchange::view::View;
 use crate::ids::{ClusterId, UserId};
-use crate::linear::view::View;
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 

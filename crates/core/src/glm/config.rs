@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::link::Link;
 use super::solver::Solver;
 use crate::error::ConfigError;
-use crate::linear::JoinPolicy;
 use crate::width::{NOT_NEGATIVE, POSITIVE, UNIT};
 
 /// The regression model of a generalized linear algorithm, and the width of its confidence.
@@ -151,33 +150,6 @@ impl Constants {
     }
 }
 
-/// How rounds run: who takes part, how long they wait, and how the global update is found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RoundConfig {
-    /// When newcomers become known: rounds go over those that are. Default eager.
-    pub join: JoinPolicy,
-    /// How long each exchange of a round waits for all agents, in microseconds; afterwards the round goes
-    /// on without the missing. Not set: it waits for everybody.
-    pub round_deadline: Option<u64>,
-    /// The fraction of agents, between 0 and 1, that must answer in time; with fewer the round ends
-    /// without a result and nothing is lost. Default 0.5.
-    pub quorum: f64,
-}
-
-impl Default for RoundConfig {
-    fn default() -> Self {
-        Self { join: JoinPolicy::Eager, round_deadline: None, quorum: 0.5 }
-    }
-}
-
-impl RoundConfig {
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let fraction = (0.0..=1.0).contains(&self.quorum);
-        ConfigError::require(fraction, "quorum", self.quorum, "it must lie between 0 and 1")
-    }
-}
-
 /// How the minimiser of the global loss is found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -255,7 +227,6 @@ mod tests {
         assert_eq!(refused(GlmConfig { feature_bound: 0.0, ..good() }), "feature_bound");
         assert_eq!(refused(GlmConfig { width_scale: f64::NAN, ..good() }), "width_scale");
         assert_eq!(refused(GlmConfig { norm_bound: 40.0, ..good() }), "norm_bound");
-        assert_eq!(RoundConfig { quorum: 1.5, ..Default::default() }.check().unwrap_err().name, "quorum");
         let none = SolverConfig { most_evaluations: 0, ..Default::default() };
         assert_eq!(none.check().unwrap_err().name, "most_evaluations");
     }

@@ -8,22 +8,23 @@ use std::sync::Arc;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use super::config::{Constants, GlmConfig, RoundConfig, SolverConfig};
+use super::config::{Constants, GlmConfig, SolverConfig};
 use super::ons::Ons;
 use super::projection::norm;
 use super::record::Record;
 use super::rounds::Rounds;
 use crate::agent::{Agent, AgentView, Choice};
-use crate::algorithm::Federation;
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation, multiply};
+use crate::exchange::RoundConfig;
+use crate::exchange::view::View;
+use crate::federation::Federation;
 use crate::ids::{AgentId, UserId};
-use crate::linear::rule::{check_arms, upper_confidence};
-use crate::linear::view::View;
 use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::trigger::Threshold;
 use crate::wire::{self, v1};
 
@@ -355,18 +356,7 @@ impl Agent for FedGlbAgent {
                 }
                 Ok(None)
             }
-            Downlink::Snapshot(_)
-            | Downlink::Answer(_)
-            | Downlink::Receipt { .. }
-            | Downlink::Commit { .. }
-            | Downlink::Group(_)
-            | Downlink::ClusterReceipt { .. }
-            | Downlink::Regroup { .. }
-            | Downlink::NetworkCollect { .. }
-            | Downlink::Average(_)
-            | Downlink::Network(_) => {
-                Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() }),
         }
     }
 

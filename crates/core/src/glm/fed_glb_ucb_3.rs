@@ -4,23 +4,24 @@
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use super::config::{Constants, GlmConfig, RoundConfig};
+use super::config::{Constants, GlmConfig};
 use super::fed_glb_ucb::{Schedule, check_schedule};
 use super::online::{Online, bent, newton_step};
 use super::projection::dot;
 use super::record::Record;
 use super::rounds::{Rounds, Update};
 use crate::agent::{Agent, AgentView, Choice};
-use crate::algorithm::Federation;
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation, packed};
+use crate::exchange::RoundConfig;
+use crate::exchange::view::View;
+use crate::federation::Federation;
 use crate::ids::{AgentId, RoundId, UserId};
-use crate::linear::rule::{check_arms, upper_confidence};
-use crate::linear::view::View;
 use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::wire::{self, v1};
 
 const NAME: &str = "fed-glb-ucb-3";

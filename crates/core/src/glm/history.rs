@@ -2,9 +2,9 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::exponential::{LANES, Lanes};
 use super::link::Link;
 use crate::evidence::packed;
+use crate::exponential::{LANES, Lanes};
 
 /// Interactions in blocks of [`LANES`]: within a block, a feature of all its interactions lies together,
 /// and the rewards come last. Sums run over whole blocks in vector registers, and lanes are added up at

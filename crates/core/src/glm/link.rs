@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::exponential::{self, LANES, Lanes};
 use crate::error::InputError;
+use crate::exponential::{self, LANES, Lanes};
 
 /// How the expected reward μ(z) follows from z = xᵀθ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,6 @@
 //! features. Clicks, counts and choices.
 
 pub(crate) mod config;
-pub(crate) mod exponential;
 pub(crate) mod fed_glb_ucb;
 pub(crate) mod fed_glb_ucb_3;
 pub(crate) mod history;
@@ -16,7 +15,7 @@ pub(crate) mod rounds;
 pub(crate) mod solver;
 pub(crate) mod ucb_glm;
 
-pub use config::{GlmConfig, Precision, RoundConfig, SolverConfig};
+pub use config::{GlmConfig, Precision, SolverConfig};
 pub use fed_glb_ucb::{FedGlbUcb, ScheduledGlbUcb};
 pub use fed_glb_ucb_3::FedGlbUcb3;
 pub use link::Link;

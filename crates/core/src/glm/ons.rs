@@ -2,7 +2,7 @@
 
 use super::config::Constants;
 use super::projection::{dot, project};
-use crate::linear::view::View;
+use crate::exchange::view::View;
 
 /// An iterate θ that moves with every observation, and what is known of its regret.
 ///

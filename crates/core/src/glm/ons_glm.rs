@@ -9,11 +9,11 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::check_observation;
+use crate::exchange::view::View;
 use crate::ids::UserId;
-use crate::linear::rule::{check_arms, upper_confidence};
-use crate::linear::view::View;
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
+use crate::scoring::{check_arms, upper_confidence};
 use crate::wire::{self, v1};
 
 /// Settings of `n-ons-glm`.

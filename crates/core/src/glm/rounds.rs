@@ -5,14 +5,15 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::config::{Constants, GlmConfig, RoundConfig, SolverConfig};
+use super::config::{Constants, GlmConfig, SolverConfig};
 use super::online::Online;
 use super::solver::{Minimiser, Problem, Solution};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::{Evidence, add_assign, packed};
+use crate::exchange::JoinPolicy;
+use crate::exchange::RoundConfig;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::JoinPolicy;
 use crate::message::{Downlink, Fit, Gradient, Model, Outgoing, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -380,15 +381,7 @@ impl Coordinator for Rounds {
             Uplink::RoundRequest => Ok(self.start(now, self.agents.keys().copied().collect(), self.orphaned)),
             Uplink::RoundEvidence { round, evidence } => self.add(now, from, round, &evidence),
             Uplink::Gradient(gradient) => self.add_gradient(now, from, &gradient),
-            Uplink::Evidence(_)
-            | Uplink::Pull(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_)
-            | Uplink::NetworkRequest { .. }
-            | Uplink::NetworkPart(_)
-            | Uplink::Weights(_) => {
-                Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() }),
         }
     }
 

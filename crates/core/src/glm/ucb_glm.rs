@@ -12,9 +12,9 @@ use crate::arms::{Arms, best};
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::ids::UserId;
-use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
+use crate::scoring::check_arms;
 use crate::width::NOT_NEGATIVE;
 use crate::wire::{self, v1};
 

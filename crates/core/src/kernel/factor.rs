@@ -13,7 +13,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::glm::exponential::{LANES, Lanes};
+use crate::exponential::{LANES, Lanes};
 
 /// How many columns share a pass over the factor: their sums still fit into registers.
 const TOGETHER: usize = 4;

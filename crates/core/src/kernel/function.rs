@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::glm::exponential::{LANES, Lanes, exp};
+use crate::exponential::{LANES, Lanes, exp};
 
 /// A kernel k(x, x′), of arms whose features were divided by the length scale. r = ‖x − x′‖.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use crate::arms::{Arms, best};
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::check_observation;
 use crate::ids::UserId;
-use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
+use crate::scoring::check_arms;
 use crate::wire::{self, v1};
 
 /// A sampled mean has at least this variance.

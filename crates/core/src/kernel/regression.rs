@@ -10,7 +10,7 @@ use super::factor::GrowingFactor;
 use super::function::Kernel;
 use crate::arms::Arms;
 use crate::error::InputError;
-use crate::glm::exponential::{LANES, Lanes};
+use crate::exponential::{LANES, Lanes};
 
 /// A diagonal entry that rounding made smaller than this share of the kernel's own is raised to it. Only kernels
 /// whose values differ by this much between arms notice.

@@ -8,34 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
-use crate::clustered::config::Plan;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::exchange::JoinPolicy;
+use crate::exchange::view::{Adopted, View};
 use crate::ids::{AgentId, UserId};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
 use crate::linear::lin_phe::{Perturbation, PerturbedHistory};
 use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
-use crate::linear::view::{Adopted, View};
 use crate::message::{Downlink, Uplink};
 use crate::privacy::PrivacyConfig;
 use crate::random::Seed;
 use crate::trigger::{Threshold, UploadTrigger};
 use crate::width::{ModelConfig, NOT_NEGATIVE};
 use crate::wire::{self, v1};
-
-/// When a newcomer becomes known to the coordinator, and what it gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum JoinPolicy {
-    /// Known from its first interaction, which it plays blind; nothing is sent before the next upload.
-    /// What the paper and its code do.
-    #[default]
-    Lazy,
-    /// Known from the start.
-    Eager,
-    /// Known from its first interaction, before which it is sent a snapshot. For deployments.
-    PullOnJoin,
-}
 
 /// When agents and the coordinator speak, in the asynchronous protocols.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -184,18 +170,6 @@ impl AsyncLinUcb {
         self.model.check()?;
         self.protocol.check()?;
         self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)
-    }
-
-    /// With privacy it is a clustered algorithm in which everybody is in one cluster.
-    pub(crate) fn private(&self) -> Option<Plan<'_>> {
-        self.privacy.as_ref().map(|privacy| Plan {
-            name: "async-lin-ucb",
-            model: &self.model,
-            clusters: None,
-            upload: Threshold::NEVER,
-            download: self.protocol.download_threshold,
-            privacy: Some(privacy),
-        })
     }
 
     pub(crate) fn agent(&self, id: AgentId, dimension: usize) -> AsyncAgent {

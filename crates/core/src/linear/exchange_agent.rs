@@ -6,12 +6,13 @@ use prost::Message;
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::{Arms, best};
 use crate::error::{DecodeError, InputError, ProtocolError};
+use crate::exchange::view::{Adopted, View};
 use crate::ids::{Tick, UserId};
 use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::exchange_price::{cost_of_withholding, expected_loss, worth_of_pull};
-use crate::linear::rule::{Rule, check_arms};
-use crate::linear::view::{Adopted, View};
+use crate::linear::rule::Rule;
 use crate::message::{Answer, Downlink, EvidenceUpload, News, Pull, Uplink};
+use crate::scoring::check_arms;
 use crate::width::{ModelConfig, Width};
 use crate::wire::{self, v1};
 

@@ -8,14 +8,15 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, AgentView, Choice};
-use crate::algorithm::Federation;
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::exchange::JoinPolicy;
+use crate::exchange::view::View;
+use crate::federation::Federation;
 use crate::ids::UserId;
-use crate::linear::async_lin_ucb::{JoinPolicy, receive_into, upload_if_due};
+use crate::linear::async_lin_ucb::{receive_into, upload_if_due};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
 use crate::linear::rule::Rule;
-use crate::linear::view::View;
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
 use crate::trigger::{Threshold, UploadTrigger};

@@ -8,10 +8,10 @@ use crate::error::{DecodeError, InputError};
 use crate::evidence::{Evidence, packed};
 use crate::ids::AgentId;
 use crate::linear::lin_ts::Draws;
-use crate::linear::rule::best_of_sample;
 use crate::parcel::pivoted_cholesky;
 use crate::random::Seed;
 use crate::ridge::Ridge;
+use crate::scoring::best_of_sample;
 
 /// How the perturbation of rewards one cannot see is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

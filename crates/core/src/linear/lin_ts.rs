@@ -4,9 +4,9 @@ use crate::agent::Choice;
 use crate::arms::Arms;
 use crate::error::InputError;
 use crate::ids::AgentId;
-use crate::linear::rule::best_of_sample;
 use crate::random::{Domain, Seed};
 use crate::ridge::Ridge;
+use crate::scoring::best_of_sample;
 use crate::width::Width;
 
 /// The name of the stream that sampled models come from.

@@ -13,14 +13,11 @@ pub(crate) mod inverse_gap;
 pub(crate) mod lin_phe;
 pub(crate) mod lin_ts;
 pub(crate) mod lin_ucb;
-pub(crate) mod roster;
 pub(crate) mod rounds;
 pub(crate) mod rule;
-pub(crate) mod silent;
 pub(crate) mod sync_lin_ucb;
-pub(crate) mod view;
 
-pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, JoinPolicy, Override, ProtocolConfig};
+pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, Override, ProtocolConfig};
 pub use async_lin_ucb_am::AsyncLinUcbAm;
 pub use exchange_lin_ucb::{ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb};
 pub use fed_lin_ucb::FedLinUcb;

@@ -8,8 +8,8 @@ use prost::Message;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
+use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::async_lin_ucb::JoinPolicy;
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -167,16 +167,7 @@ impl Coordinator for Rounds {
                 self.add(from, round, &evidence)?;
                 Ok(self.finish_if_complete())
             }
-            Uplink::Evidence(_)
-            | Uplink::Pull(_)
-            | Uplink::Gradient(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_)
-            | Uplink::NetworkRequest { .. }
-            | Uplink::NetworkPart(_)
-            | Uplink::Weights(_) => {
-                Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: other.kind() }),
         }
     }
 

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
+use crate::exchange::JoinPolicy;
+use crate::exchange::view::{InFlight, View};
 use crate::ids::{RoundId, UserId};
-use crate::linear::async_lin_ucb::JoinPolicy;
 use crate::linear::rounds::Rounds;
 use crate::linear::rule::Rule;
-use crate::linear::view::{InFlight, View};
 use crate::message::{Downlink, Snapshot, Uplink};
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
@@ -133,19 +133,7 @@ impl Agent for SyncAgent {
                 Ok(None)
             }
             Downlink::Collect { .. } => Ok(None),
-            Downlink::Receipt { .. }
-            | Downlink::Answer(_)
-            | Downlink::GradientRequest { .. }
-            | Downlink::Model(_)
-            | Downlink::Abort { .. }
-            | Downlink::Group(_)
-            | Downlink::ClusterReceipt { .. }
-            | Downlink::Regroup { .. }
-            | Downlink::NetworkCollect { .. }
-            | Downlink::Average(_)
-            | Downlink::Network(_) => {
-                Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: NAME, message: other.kind() }),
         }
     }
 

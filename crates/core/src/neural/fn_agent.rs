@@ -18,9 +18,9 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::ids::{RoundId, UserId, Version};
-use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
 use crate::random::Seed;
+use crate::scoring::check_arms;
 use crate::wire::{self, v1};
 
 const NAME: &str = "fn-ucb";
@@ -341,18 +341,7 @@ impl Agent for FnAgent {
                 }
                 None
             }
-            Downlink::Snapshot(_)
-            | Downlink::Answer(_)
-            | Downlink::Receipt { .. }
-            | Downlink::Collect { .. }
-            | Downlink::Commit { .. }
-            | Downlink::Group(_)
-            | Downlink::ClusterReceipt { .. }
-            | Downlink::Regroup { .. }
-            | Downlink::GradientRequest { .. }
-            | Downlink::Model(_) => {
-                return Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() });
-            }
+            other => return Err(ProtocolError::Unexpected { algorithm: NAME, message: other.kind() }),
         };
         Ok(said)
     }

@@ -7,9 +7,9 @@ use super::config::{NeuralConfig, check_not_negative};
 use super::fn_agent::FnAgent;
 use super::pooled::PooledAgent;
 use super::rounds::NetworkRounds;
-use crate::algorithm::Federation;
 use crate::error::ConfigError;
-use crate::glm::RoundConfig;
+use crate::exchange::RoundConfig;
+use crate::federation::Federation;
 use crate::trigger::Threshold;
 
 /// Settings of `fn-ucb`.

@@ -13,9 +13,9 @@ use crate::arm_draws::ArmDraws;
 use crate::arms::{Arms, best};
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::ids::{AgentId, UserId};
-use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
 use crate::random::Seed;
+use crate::scoring::check_arms;
 use crate::wire::{self, v1};
 
 /// Settings of `neural-ucb` and `neural-ts`.

@@ -15,12 +15,12 @@ use super::sparse::Sparse;
 use super::statistic::Statistic;
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::agent::{Agent, AgentView, Choice};
-use crate::algorithm::Federation;
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
+use crate::federation::Federation;
 use crate::ids::UserId;
-use crate::linear::rule::check_arms;
 use crate::message::{Downlink, Uplink};
+use crate::scoring::check_arms;
 use crate::wire::{self, v1};
 
 /// One learner for everybody. An iteration has as many observations as there are agents; what was observed

@@ -15,8 +15,8 @@ use super::statistic::{Precondition, Statistic};
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
+use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::linear::JoinPolicy;
 use crate::message::{Downlink, Outgoing, Uplink};
 
 const NAME: &str = "fn-ucb";
@@ -293,15 +293,7 @@ impl Coordinator for NetworkRounds {
             Uplink::NetworkRequest { observations } => Ok(self.begin(now, observations)),
             Uplink::NetworkPart(part) => self.add(now, from, part),
             Uplink::Weights(weights) => self.add_network(now, from, weights),
-            Uplink::Evidence(_)
-            | Uplink::Pull(_)
-            | Uplink::RoundRequest
-            | Uplink::RoundEvidence { .. }
-            | Uplink::Gradient(_)
-            | Uplink::Cluster(_)
-            | Uplink::Clusters(_) => {
-                Err(ProtocolError::Unexpected { algorithm: NAME, message: message.kind() })
-            }
+            other => Err(ProtocolError::Unexpected { algorithm: NAME, message: other.kind() }),
         }
     }
 

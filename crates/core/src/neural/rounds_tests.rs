@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::agent::Agent;
-use crate::algorithm::Federation;
 use crate::evidence::packed;
+use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::neural::fn_agent::FnAgent;
 use crate::neural::{AlphaRule, FeaturePoint, NeuralConfig, TrainingMode};

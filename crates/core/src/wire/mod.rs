@@ -10,7 +10,7 @@ use prost::Message;
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
 use crate::ids::{ClusterId, PhaseId, RoundId, Version};
-use crate::message::{Downlink, Fit, Gradient, Model, Snapshot, Uplink};
+use crate::message::{Downlink, Extension, Fit, Gradient, Model, Snapshot, Uplink};
 use crate::parcel::{LowRank, Parcel};
 
 mod clusters;
@@ -80,6 +80,7 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
         }
         Uplink::NetworkPart(part) => v1::uplink::Kind::NetworkPart(networks::part_to_wire(part)),
         Uplink::Weights(weights) => v1::uplink::Kind::Weights(networks::weights_to_wire(weights)),
+        Uplink::Extension(extension) => v1::uplink::Kind::Extension(extension_to_wire(extension)),
     };
     v1::Uplink { kind: Some(kind) }
 }
@@ -114,6 +115,7 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
         }
         v1::uplink::Kind::NetworkPart(part) => Uplink::NetworkPart(networks::part_from_wire(part)?),
         v1::uplink::Kind::Weights(weights) => Uplink::Weights(networks::weights_from_wire(weights)),
+        v1::uplink::Kind::Extension(extension) => Uplink::Extension(extension_from_wire(extension)),
     })
 }
 
@@ -143,6 +145,7 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
         }
         Downlink::Model(model) => v1::downlink::Kind::Model(model_to_wire(model)),
         Downlink::Abort { round } => v1::downlink::Kind::Abort(v1::Abort { round: round.0 }),
+        Downlink::Extension(extension) => v1::downlink::Kind::Extension(extension_to_wire(extension)),
         Downlink::Group(group) => v1::downlink::Kind::Group(clusters::group_to_wire(group)),
         Downlink::ClusterReceipt { cluster, number, version } => {
             v1::downlink::Kind::ClusterReceipt(v1::ClusterReceipt {
@@ -223,7 +226,18 @@ pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, Deco
         v1::downlink::Kind::Average(weights) => Downlink::Average(networks::weights_from_wire(weights)),
         v1::downlink::Kind::Network(model) => Downlink::Network(networks::model_from_wire(model)?),
         v1::downlink::Kind::Abort(abort) => Downlink::Abort { round: RoundId(abort.round) },
+        v1::downlink::Kind::Extension(extension) => Downlink::Extension(extension_from_wire(extension)),
     })
+}
+
+fn extension_to_wire(extension: &Extension) -> v1::Extension {
+    let Extension { algorithm, version, scalars, bytes } = extension.clone();
+    v1::Extension { algorithm, version, scalars, bytes }
+}
+
+fn extension_from_wire(extension: v1::Extension) -> Extension {
+    let v1::Extension { algorithm, version, scalars, bytes } = extension;
+    Extension { algorithm, version, scalars, bytes }
 }
 
 fn model_to_wire(model: &Model) -> v1::Model {

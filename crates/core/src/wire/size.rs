@@ -4,8 +4,8 @@ use prost::encoding::encoded_len_varint;
 
 use crate::evidence::{Evidence, packed};
 use crate::message::{
-    ClusterUpload, Downlink, EvidenceUpload, Fit, Model, NetworkEvidence, NetworkModel, NetworkPart, News,
-    Snapshot, Uplink, Weights,
+    ClusterUpload, Downlink, EvidenceUpload, Extension, Fit, Model, NetworkEvidence, NetworkModel,
+    NetworkPart, News, Snapshot, Uplink, Weights,
 };
 use crate::parcel::Parcel;
 use crate::wire::is_zero;
@@ -32,6 +32,7 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
         Uplink::NetworkRequest { observations } => integer(*observations),
         Uplink::NetworkPart(part) => network_part_len(part),
         Uplink::Weights(weights) => weights_len(weights),
+        Uplink::Extension(extension) => extension_len(extension),
         Uplink::Clusters(list) => {
             let kept = list.kept.iter().map(|cluster| encoded_len_varint(cluster.0)).sum();
             let uploads = list.uploads.iter().map(|upload| embedded(cluster_len(upload)));
@@ -79,6 +80,7 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
         Downlink::Average(weights) => weights_len(weights),
         Downlink::Network(model) => network_len(model),
         Downlink::Abort { round } => integer(round.0),
+        Downlink::Extension(extension) => extension_len(extension),
     })
 }
 
@@ -171,6 +173,13 @@ fn network_part_len(part: &NetworkPart) -> usize {
         + doubles(part.weights.len())
         + double(part.alpha)
         + integer(u64::from(part.trained))
+}
+
+fn extension_len(extension: &Extension) -> usize {
+    nonempty(extension.algorithm.len())
+        + integer(extension.version)
+        + integer(extension.scalars)
+        + nonempty(extension.bytes.len())
 }
 
 fn weights_len(weights: &Weights) -> usize {

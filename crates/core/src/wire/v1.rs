@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 8, 9, 12, 13, 14")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 8, 9, 12, 13, 14, 15")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -66,6 +66,8 @@ pub mod uplink {
         NetworkPart(super::NetworkPart),
         #[prost(message, tag = "14")]
         Weights(super::Weights),
+        #[prost(message, tag = "15")]
+        Extension(super::Extension),
     }
 }
 /// What an agent has learned since its last upload.
@@ -149,7 +151,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 12")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -184,7 +186,24 @@ pub mod downlink {
         Average(super::Weights),
         #[prost(message, tag = "15")]
         Network(super::NetworkModel),
+        #[prost(message, tag = "12")]
+        Extension(super::Extension),
     }
+}
+/// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Extension {
+    /// The name of the algorithm.
+    #[prost(string, tag = "1")]
+    pub algorithm: ::prost::alloc::string::String,
+    /// The version of its messages.
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    /// How many numbers the bytes hold, as costs count them.
+    #[prost(uint64, tag = "3")]
+    pub scalars: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    pub bytes: ::prost::alloc::vec::Vec<u8>,
 }
 /// All the coordinator knows.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
-    AgentId, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload, Fit,
-    Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart, NetworkState,
-    News, Parcel, PhaseId, Pull, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights, packed,
+    AgentId, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload,
+    Extension, Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart,
+    NetworkState, News, Parcel, PhaseId, Pull, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights,
+    packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -43,6 +44,15 @@ pub(crate) fn evidences() -> impl Strategy<Value = Evidence> {
     (0usize..9, 0u64..12, any::<u64>()).prop_map(|(d, n, seed)| random_evidence(d, n, seed))
 }
 
+fn extensions() -> impl Strategy<Value = Extension> {
+    (option::of(Just("my-algorithm")), integers(), integers(), proptest::collection::vec(any::<u8>(), 0..40))
+        .prop_map(|(name, version, scalars, bytes)| {
+            let algorithm = name.unwrap_or_default().to_owned();
+            // Costs add up: beyond this a sum of two would overflow.
+            Extension { algorithm, version, scalars: scalars >> 8, bytes }
+        })
+}
+
 pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
     let parcels = || evidences().prop_map(|evidence| Parcel::wrap(&evidence));
     let uploads = (integers(), integers(), informations(), parcels());
@@ -63,6 +73,7 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
             })
             .boxed(),
         Just(Uplink::RoundRequest),
+        extensions().prop_map(Uplink::Extension),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),
         (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, gradient, curved)| {
@@ -207,6 +218,7 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
         (integers(), any::<bool>())
             .prop_map(|(round, whole)| Downlink::Collect { round: RoundId(round), whole }),
         integers().prop_map(|round| Downlink::Abort { round: RoundId(round) }),
+        extensions().prop_map(Downlink::Extension),
         (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, point, curvature)| {
             Downlink::GradientRequest { round: RoundId(round), step, point: Arc::new(point), curvature }
         }),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, FnUcb, Placement, Precondition, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, Payload, Placement, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::FederationError;
@@ -11,8 +11,6 @@ use crate::log::{LogError, Replay};
 
 /// Bytes of a message that nobody should be sent: whoever reads one holds all of it.
 const LARGEST: u64 = 1 << 30;
-/// Clusters of users that one agent may speak of at once, unless the settings say how long a frame may be.
-const CLUSTERS: u64 = 256;
 const YEAR: u64 = 31_536_000;
 
 /// What is agreed on in a federation. Agents learn it when they join.
@@ -148,7 +146,7 @@ impl FederationConfig {
 
     /// `Ok` if the algorithm's messages fit into frames: it should not be found out by the first agent.
     fn check_lengths(&self) -> Result<(), ConfigError> {
-        let (_, vector, matrix) = self.parts();
+        let Payload { vector, matrix, .. } = self.largest_upload();
         if let Some(kilobytes) = self.frame_kilobytes
             && kilobytes * 1000 < bytes(1, vector, matrix)
         {
@@ -156,18 +154,9 @@ impl FederationConfig {
                 "the longest message of this algorithm and dimension is longer: raise it, or leave it out";
             return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
         }
-        if let Algorithm::FnUcb(config) = &self.algorithm
-            && self.longest_network_model(config) > LARGEST
-        {
-            let (name, value, allowed) = if config.less_communication {
-                let allowed = "its matrices make messages of more than 1 GB: use a diagonal";
-                ("statistic", "full", allowed)
-            } else {
-                let allowed = "everybody is sent the matrices of all `agents`, more than 1 GB at once: \
-                               set it to true, or use fewer `agents` or a diagonal statistic";
-                ("less_communication", "false", allowed)
-            };
-            return Err(ConfigError::new(name, value, allowed));
+        let (dimension, agents) = (self.dimension, self.agents);
+        if self.longest_download() > LARGEST {
+            return Err(self.algorithm.with_recipe(|recipe| recipe.too_long(dimension, agents)));
         }
         Ok(())
     }
@@ -191,44 +180,28 @@ impl FederationConfig {
         if let Some(kilobytes) = self.frame_kilobytes {
             return kilobytes * 1000;
         }
-        let (parts, vector, matrix) = self.parts();
+        let Payload { parts, vector, matrix } = self.largest_upload();
         bytes(parts, vector, matrix)
     }
 
     /// Bytes of the longest frame that an agent may be sent.
     #[must_use]
     pub fn longest_answer(&self) -> u64 {
-        let (_, vector, matrix) = self.parts();
+        let Payload { vector, matrix, .. } = self.largest_upload();
         // Models hold up to twice what an upload does, and a few vectors.
         let model = self.longest_frame().max(bytes(1, vector, matrix)).saturating_mul(4);
-        match &self.algorithm {
-            Algorithm::FnUcb(config) => model.max(self.longest_network_model(config)),
-            _ => model,
-        }
+        model.max(self.longest_download())
     }
 
-    /// The same for networks: the matrix of all and the agents' own ones, or their mean.
-    fn longest_network_model(&self, config: &FnUcb) -> u64 {
-        let (_, vector, matrix) = self.parts();
-        let widths = if config.less_communication { 1 } else { self.agents };
-        bytes(1, vector, matrix.saturating_mul(widths.saturating_add(1)))
+    fn largest_upload(&self) -> Payload {
+        self.algorithm.with_recipe(|recipe| recipe.largest_upload(self.dimension))
     }
 
-    /// How often a message may hold vectors and a matrix, and how many numbers those have.
-    fn parts(&self) -> (u64, u64, u64) {
-        let packed = |d: u64| d * (d + 1) / 2;
-        let d = self.dimension;
-        match &self.algorithm {
-            Algorithm::Fclub(_) | Algorithm::FclubDc(_) | Algorithm::CdpFclubDc(_) => {
-                (CLUSTERS, d, packed(d))
-            }
-            Algorithm::FnUcb(config) => {
-                let p = config.neural.parameters(d as usize) as u64;
-                let is_full = config.neural.statistic == Precondition::Full;
-                (1, p, if is_full { packed(p) } else { p })
-            }
-            _ => (1, d, packed(d)),
-        }
+    /// Bytes of the largest message to an agent, as its recipe counts them.
+    fn longest_download(&self) -> u64 {
+        let (dimension, agents) = (self.dimension, self.agents);
+        let matrices = self.algorithm.with_recipe(|recipe| recipe.largest_download(dimension, agents));
+        bytes(1, self.largest_upload().vector, matrices)
     }
 
     /// A hub at the beginning of its history.
@@ -292,7 +265,7 @@ mod tests {
     use posse_core::session::UpFrame;
     use posse_core::{
         AsyncLinUcb, ClusterId, ClusterList, ClusterUpload, Epoch, Evidence, EvidenceUpload, FclubDc,
-        FedGlbUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
+        FedGlbUcb, FnUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
     };
 
     use super::*;
@@ -347,11 +320,7 @@ mod tests {
             evidence: evidence(),
             released: false,
         };
-        let list = ClusterList {
-            phase: PhaseId(u64::MAX),
-            kept: Vec::new(),
-            uploads: vec![cluster; CLUSTERS as usize],
-        };
+        let list = ClusterList { phase: PhaseId(u64::MAX), kept: Vec::new(), uploads: vec![cluster; 256] };
         let clustered = config(Algorithm::FclubDc(FclubDc::default()));
         assert!(length(Uplink::Clusters(list)) <= clustered.longest_frame());
         let told = FederationConfig { frame_kilobytes: Some(7), ..clustered };

@@ -2,28 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use posse_core::{Agent, AgentId, AgentView, Algorithm, Evidence, EvidenceUpload, Incarnation, Uplink};
+use posse_core::{
+    Agent, AgentId, AgentView, Algorithm, Evidence, EvidenceUpload, Incarnation, Sharing, Uplink,
+};
 
 use super::Invariant;
 use super::clusters::Clusters;
 use crate::observer::{Event, Stage};
 
 pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
-    match algorithm {
-        Algorithm::SyncLinUcb(_) => Box::new(Rounds::default()),
-        Algorithm::FedGlbUcb(_) | Algorithm::FedGlbUcb1(_) | Algorithm::FedGlbUcb2(_) => {
-            Box::new(Records { forgets: false, ..Records::default() })
-        }
-        Algorithm::FedGlbUcb3(_) | Algorithm::FnUcb(_) => {
-            Box::new(Records { forgets: true, ..Records::default() })
-        }
-        Algorithm::AsyncLinUcb(config) if config.privacy.is_some() => Box::new(Clusters::default()),
-        Algorithm::Fclub(_)
-        | Algorithm::FclubDc(_)
-        | Algorithm::CdpFclubDc(_)
-        | Algorithm::Homo(_)
-        | Algorithm::HomoDc(_) => Box::new(Clusters::default()),
-        _ => Box::new(Uploads::default()),
+    match algorithm.sharing() {
+        Sharing::Nothing | Sharing::Uploads => Box::new(Uploads::default()),
+        Sharing::MinimisedRounds => Box::new(Records { forgets: false, ..Records::default() }),
+        Sharing::OnlineRounds => Box::new(Records { forgets: true, ..Records::default() }),
+        Sharing::Clusters => Box::new(Clusters::default()),
+        // Of algorithms from outside nothing is known but counts, which is what rounds are checked by.
+        _ => Box::new(Rounds::default()),
     }
 }
 

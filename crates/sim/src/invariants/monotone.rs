@@ -1,7 +1,7 @@
 //! The coordinator only ever learns: its version and its information never decrease, and no agent is ahead
 //! of it (INV-3).
 
-use posse_core::{Algorithm, Version};
+use posse_core::{Algorithm, Sharing, Version};
 
 use super::Invariant;
 use crate::observer::{Event, Stage};
@@ -18,10 +18,7 @@ pub(super) struct Monotone {
 
 impl Monotone {
     pub(super) fn of(algorithm: &Algorithm) -> Self {
-        let may_let_go = matches!(
-            algorithm,
-            Algorithm::FedGlbUcb(_) | Algorithm::FedGlbUcb1(_) | Algorithm::FedGlbUcb2(_)
-        );
+        let may_let_go = algorithm.sharing() == Sharing::MinimisedRounds;
         Self { may_let_go, ..Self::default() }
     }
 }

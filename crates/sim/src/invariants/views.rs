@@ -16,15 +16,8 @@ pub(super) struct Views {
 
 impl Views {
     pub(super) fn of(algorithm: &Algorithm) -> Self {
-        let private = match algorithm {
-            Algorithm::CdpFclubDc(config) => Some(&config.privacy),
-            Algorithm::AsyncLinUcb(config) => config.privacy.as_ref(),
-            _ => None,
-        };
-        let released_only = private.is_some_and(|privacy| !privacy.raw_buffer);
         Self {
-            base_only: released_only
-                || matches!(algorithm, Algorithm::FedLinUcb(_) | Algorithm::FedGlbUcb1(_)),
+            base_only: !algorithm.with_recipe(|recipe| recipe.chooses_with_unsent()),
             last: BTreeMap::new(),
         }
     }

@@ -19,7 +19,7 @@ impl Population {
     }
 
     /// Who learns when `agent` acts: itself, or the one learner for everybody.
-    pub(super) const fn learner(&self, agent: AgentId) -> AgentId {
+    pub(super) fn learner(&self, agent: AgentId) -> AgentId {
         match self.algorithm.placement() {
             Placement::PerAgent => agent,
             Placement::Central => AgentId(0),

@@ -1,0 +1,209 @@
+//! Recipes of the generalized linear family.
+
+use crate::agent::{Agent, Shape};
+use crate::coordinator::Coordinator;
+use crate::error::ConfigError;
+use crate::exchange::JoinPolicy;
+use crate::federation::{Federation, Placement};
+use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
+use crate::ids::AgentId;
+use crate::recipe::{Recipe, Sharing};
+
+impl Recipe for FedGlbUcb {
+    fn name(&self) -> &'static str {
+        "fed-glb-ucb"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.check()
+    }
+
+    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(shape.dimension(), federation))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.coordinator(shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::MinimisedRounds
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        self.rounds.join
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.model.link)
+    }
+}
+
+/// Rounds on a schedule, with nothing between them.
+#[derive(Debug)]
+pub(super) struct Scheduled1<'c>(pub(super) &'c ScheduledGlbUcb);
+
+impl Recipe for Scheduled1<'_> {
+    fn name(&self) -> &'static str {
+        "fed-glb-ucb-1"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.0.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.0.agent(self.name(), false, id, shape.dimension(), federation))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.0.coordinator(self.name(), shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::MinimisedRounds
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        self.0.rounds.join
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.0.model.link)
+    }
+
+    fn chooses_with_unsent(&self) -> bool {
+        false
+    }
+}
+
+/// Rounds on a schedule, with online Newton steps between them.
+#[derive(Debug)]
+pub(super) struct Scheduled2<'c>(pub(super) &'c ScheduledGlbUcb);
+
+impl Recipe for Scheduled2<'_> {
+    fn name(&self) -> &'static str {
+        "fed-glb-ucb-2"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.0.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.0.agent(self.name(), true, id, shape.dimension(), federation))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.0.coordinator(self.name(), shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::MinimisedRounds
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        self.0.rounds.join
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.0.model.link)
+    }
+}
+
+impl Recipe for FedGlbUcb3 {
+    fn name(&self) -> &'static str {
+        "fed-glb-ucb-3"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(id, shape.dimension(), federation))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.coordinator(shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::OnlineRounds
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        self.rounds.join
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.model.link)
+    }
+}
+
+/// One learner that sees all raw data.
+#[derive(Debug)]
+pub(super) struct OneUcbGlm<'c>(pub(super) &'c UcbGlm);
+
+impl Recipe for OneUcbGlm<'_> {
+    fn name(&self) -> &'static str {
+        "one-ucb-glm"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.0.check()
+    }
+
+    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.0.agent(self.name(), shape.dimension(), federation.horizon))
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::Central
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.0.model.link)
+    }
+}
+
+/// A learner for each agent.
+#[derive(Debug)]
+pub(super) struct NUcbGlm<'c>(pub(super) &'c UcbGlm);
+
+impl Recipe for NUcbGlm<'_> {
+    fn name(&self) -> &'static str {
+        "n-ucb-glm"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.0.check()
+    }
+
+    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        let horizon = federation.horizon / federation.agents.max(1);
+        Box::new(self.0.agent(self.name(), shape.dimension(), horizon))
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.0.model.link)
+    }
+}
+
+impl Recipe for OnsGlm {
+    fn name(&self) -> &'static str {
+        "n-ons-glm"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.check()
+    }
+
+    fn agent(&self, _id: AgentId, shape: Shape, _federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(shape.dimension()))
+    }
+
+    fn link(&self) -> Option<Link> {
+        Some(self.model.link)
+    }
+}

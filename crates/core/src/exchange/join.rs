@@ -1,0 +1,17 @@
+//! When newcomers become known.
+
+use serde::{Deserialize, Serialize};
+
+/// When a newcomer becomes known to the coordinator, and what it gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinPolicy {
+    /// Known from its first interaction, which it plays blind; nothing is sent before the next upload.
+    /// What the paper and its code do.
+    #[default]
+    Lazy,
+    /// Known from the start.
+    Eager,
+    /// Known from its first interaction, before which it is sent a snapshot. For deployments.
+    PullOnJoin,
+}

@@ -1,0 +1,43 @@
+//! Settings of rounds that wait for agents.
+
+use serde::{Deserialize, Serialize};
+
+use super::join::JoinPolicy;
+use crate::error::ConfigError;
+
+/// How rounds run: who takes part, how long they wait, and how the global update is found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RoundConfig {
+    /// When newcomers become known: rounds go over those that are. Default eager.
+    pub join: JoinPolicy,
+    /// How long each exchange of a round waits for all agents, in microseconds; afterwards the round goes
+    /// on without the missing. Not set: it waits for everybody.
+    pub round_deadline: Option<u64>,
+    /// The fraction of agents, between 0 and 1, that must answer in time; with fewer the round ends
+    /// without a result and nothing is lost. Default 0.5.
+    pub quorum: f64,
+}
+
+impl Default for RoundConfig {
+    fn default() -> Self {
+        Self { join: JoinPolicy::Eager, round_deadline: None, quorum: 0.5 }
+    }
+}
+
+impl RoundConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let fraction = (0.0..=1.0).contains(&self.quorum);
+        ConfigError::require(fraction, "quorum", self.quorum, "it must lie between 0 and 1")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_beyond_everybody_is_refused_by_name() {
+        assert_eq!(RoundConfig { quorum: 1.5, ..Default::default() }.check().unwrap_err().name, "quorum");
+    }
+}

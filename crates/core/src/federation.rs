@@ -1,0 +1,23 @@
+//! What every member of a federation is told when it starts.
+
+use crate::random::Seed;
+
+/// What every member of a federation is told when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Federation {
+    /// How many agents there are, or are expected.
+    pub agents: u64,
+    /// How many interactions are expected in all; some widths grow with its logarithm.
+    pub horizon: u64,
+    /// Where randomised rules draw from.
+    pub seed: Seed,
+}
+
+/// Where an algorithm's learners live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// One with each agent.
+    PerAgent,
+    /// One for all of them.
+    Central,
+}

@@ -1,0 +1,133 @@
+//! The recipe of an algorithm: everything that the rest of posse has to know about it, in one place.
+
+use std::fmt;
+
+use crate::agent::{Agent, Shape};
+use crate::coordinator::Coordinator;
+use crate::error::ConfigError;
+use crate::evidence::packed;
+use crate::exchange::{JoinPolicy, Silent};
+use crate::federation::{Federation, Placement};
+use crate::glm::Link;
+use crate::ids::AgentId;
+use crate::privacy::PrivacyConfig;
+
+/// An algorithm with its settings.
+///
+/// The simulator, the network, the invariants and the conformance suite ask a recipe what they need to know and
+/// look nowhere else. A crate outside of posse implements this trait for its own settings and hands it over as
+/// [`Algorithm::Outside`](crate::Algorithm::Outside).
+pub trait Recipe: fmt::Debug + Send + Sync {
+    /// The name in configuration files and results: lower case, words joined by hyphens.
+    fn name(&self) -> &'static str;
+
+    /// `Ok` if the settings make sense for arms of this `shape`, which has at least one feature.
+    fn check(&self, shape: Shape) -> Result<(), ConfigError>;
+
+    /// A new agent for arms of this `shape`. Only called with settings that [`check`](Self::check) accepted.
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent>;
+
+    /// A new coordinator. Only called with settings that [`check`](Self::check) accepted. Algorithms whose agents
+    /// never speak need none: theirs refuses every message.
+    fn coordinator(&self, _shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(Silent::new(self.name()))
+    }
+
+    /// How observations travel, which decides what invariants check. Algorithms whose agents speak say so here.
+    fn sharing(&self) -> Sharing {
+        Sharing::Nothing
+    }
+
+    /// Where learners live: one with each agent, unless this says otherwise.
+    fn placement(&self) -> Placement {
+        Placement::PerAgent
+    }
+
+    /// When agents become known to the coordinator: with their first interaction, unless this says otherwise.
+    fn join_policy(&self) -> JoinPolicy {
+        JoinPolicy::Lazy
+    }
+
+    /// Whether an agent chooses with everything it knows. If not, it chooses with what it took over from the
+    /// coordinator, and its own observations count once they come back.
+    fn chooses_with_unsent(&self) -> bool {
+        true
+    }
+
+    /// The link between features and rewards, for algorithms that have one: it says which rewards they take.
+    fn link(&self) -> Option<Link> {
+        None
+    }
+
+    /// Whether agents may have private features of different number.
+    fn takes_local_features(&self) -> bool {
+        false
+    }
+
+    /// The privacy that is promised, if any is.
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        None
+    }
+
+    /// How many numbers the largest message of an agent holds, for arms of `dimension` features.
+    fn largest_upload(&self, dimension: u64) -> Payload {
+        Payload::sums(dimension)
+    }
+
+    /// How many numbers the largest message to an agent holds in its matrices.
+    fn largest_download(&self, dimension: u64, _agents: u64) -> u64 {
+        self.largest_upload(dimension).matrix
+    }
+
+    /// What to change when messages are longer than a network can carry.
+    fn too_long(&self, dimension: u64, _agents: u64) -> ConfigError {
+        ConfigError::new("dimension", dimension, "its messages are longer than 1 GB: use fewer features")
+    }
+
+    /// The settings as text, for agents that join over a network and make the same recipe from it. Only recipes
+    /// from outside of posse need it.
+    fn settings(&self) -> String {
+        String::new()
+    }
+}
+
+/// How the observations of agents travel to the coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// Agents never speak.
+    Nothing,
+    /// Each upload holds what is new, and is counted once by its number.
+    Uploads,
+    /// A round collects what each agent has not shared. An agent forgets its part when it hears that the round
+    /// took it.
+    Rounds,
+    /// A round minimises a loss over all observations, which agents keep: when an agent is gone, so are its
+    /// observations after the next round.
+    MinimisedRounds,
+    /// A round adds to a state that only the coordinator keeps whole; agents forget what a round took.
+    OnlineRounds,
+    /// Each upload holds all that a cluster of users ever contributed, and replaces the one before.
+    Clusters,
+    /// Some other way. Only what views count is checked.
+    Other,
+}
+
+/// How many numbers a message holds: `parts` times a few vectors and a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// How often a message may hold vectors and a matrix.
+    pub parts: u64,
+    /// Numbers in each vector.
+    pub vector: u64,
+    /// Numbers in each matrix.
+    pub matrix: u64,
+}
+
+impl Payload {
+    /// Sums over observations of `dimension` features.
+    #[must_use]
+    pub const fn sums(dimension: u64) -> Self {
+        Self { parts: 1, vector: dimension, matrix: packed(dimension as usize) as u64 }
+    }
+}
