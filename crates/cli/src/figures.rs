@@ -51,7 +51,11 @@ pub(crate) fn text(id: &str) -> Option<&'static str> {
 
 /// All published figures and tables, paper by paper, and other experiments last.
 pub(crate) fn all() -> Vec<Figure> {
-    let status = |id: &str, otherwise| text(id).map_or(otherwise, status_of);
+    let status = |id: &str, otherwise| match (text(id), drawn(id)) {
+        (Some(text), _) => status_of(text),
+        (None, Some(data)) if Path::new(data).join(MANIFEST).exists() => Status::Available,
+        _ => otherwise,
+    };
     let mut all: Vec<Figure> = Vec::new();
     for (paper, figures) in PAPERS {
         all.extend(figures.iter().map(|(id, shows, otherwise)| Figure {
@@ -74,14 +78,38 @@ pub(crate) fn all() -> Vec<Figure> {
     all
 }
 
+/// The directory of prepared data that a figure shows, if it is a picture of data and not of an experiment.
+pub(crate) fn drawn(id: &str) -> Option<&'static str> {
+    (id == "async-fig5").then_some("data/delicious")
+}
+
 /// Whether an experiment can be run here: it may name data that is not.
-fn status_of(text: &str) -> Status {
+pub(crate) fn status_of(text: &str) -> Status {
     let root: Option<toml::Table> = text.parse().ok();
     let data = root.as_ref().and_then(|root| root.get("environment")?.get("data")?.as_str());
     match data {
         Some(directory) if !Path::new(directory).join(MANIFEST).exists() => Status::NeedsData,
         _ => Status::Available,
     }
+}
+
+/// What an experiment took when it was last measured, in minutes of one processor.
+pub(crate) fn minutes(text: &str) -> Option<f64> {
+    let root: toml::Table = text.parse().ok()?;
+    let minutes = root.get("processor_minutes")?;
+    minutes.as_float().or_else(|| Some(minutes.as_integer()? as f64))
+}
+
+/// The command that prepares the data of an experiment, and the data set in it.
+pub(crate) fn prepare(text: &str) -> Option<String> {
+    text.parse::<toml::Table>().ok()?.get("prepare")?.as_str().map(String::from)
+}
+
+/// The data set that an experiment needs, as `posse data fetch` knows it.
+pub(crate) fn data_set(text: &str) -> Option<&'static str> {
+    let command = prepare(text)?;
+    let name = command.split_whitespace().nth(3)?;
+    posse_data::catalogue::find(name).map(|set| set.name)
 }
 
 /// The title of an experiment.
@@ -111,6 +139,7 @@ const ASYNC: &[Listed] = &[
     ("async-fig4c", "reward against messages, MovieLens", DATA),
     ("async-fig5", "users of Delicious by activity", DATA),
     ("async-tab1", "orders of regret and messages by threshold", NOT_YET),
+    ("async-tab1-sync", "the same of synchronous rounds", NOT_YET),
     ("async-tab2", "uploads and reward by activity, Delicious", DATA),
 ];
 

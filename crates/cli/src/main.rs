@@ -5,13 +5,14 @@
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod check;
 mod command;
 mod demo;
 mod experiment;
 mod federation;
+mod fetch;
 mod figures;
+mod gallery;
 mod interrupt;
 mod metric;
 mod progress;
@@ -22,6 +23,7 @@ mod runner;
 mod settings;
 mod shard;
 mod share;
+mod shelf;
 mod statement;
 mod statistics;
 mod suggest;
@@ -33,8 +35,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate, load,
-    log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
+    evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
 };
 use experiment::Report;
 
@@ -68,13 +70,20 @@ enum Command {
     Data(data::Args),
     Evaluate(evaluate::Args),
     Privacy(privacy::Args),
-    Bench(bench_command::Args),
+    Bench(bench::Args),
     Demo(demo_command::Args),
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
+    Agents(agents::Args),
+    Backup(backup::BackupArgs),
+    Restore(backup::RestoreArgs),
     Log(log::Args),
     Load(load::Args),
+    Completions(completions::Args),
+    /// No help lists it: archives and packages call it.
+    #[command(hide = true)]
+    Manual(completions::ManualArgs),
 }
 
 fn main() -> ExitCode {
@@ -89,13 +98,18 @@ fn main() -> ExitCode {
         Command::Data(args) => data::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Privacy(args) => privacy::run(args),
-        Command::Bench(args) => bench_command::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo_command::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),
+        Command::Agents(args) => agents::run(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Log(args) => log::run(args),
         Command::Load(args) => load::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Manual(args) => completions::manual(args),
     };
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,

@@ -81,11 +81,11 @@ pub(crate) const METRICS: [Metric; 24] = [
     // How users are sorted: clusters that share, and their agreement with the true ones; 0 where nobody sorts.
     metric("clusters", |tally| Measure::Whole(tally.clustering.map_or(0, |sorted| sorted.clusters))),
     metric("rand_index", |tally| Measure::Number(tally.clustering.map_or(0.0, |sorted| sorted.rand_index))),
-    // Privacy: sums that noise made indefinite, ε that was spent, and signal over shift; 0 without privacy.
+    // Privacy: sums that noise made indefinite, ε that was spent, and signal over noise; 0 without privacy.
     metric("psd_repairs", |tally| Measure::Whole(tally.repairs)),
     metric("epsilon_spent", |tally| Measure::Number(tally.privacy.as_ref().map_or(0.0, |p| p.epsilon))),
-    metric("signal_to_shift", |tally| {
-        Measure::Number(tally.privacy.as_ref().and_then(|p| p.signal_to_shift).unwrap_or(0.0))
+    metric("signal_to_noise", |tally| {
+        Measure::Number(tally.privacy.as_ref().and_then(|p| p.signal_to_noise).unwrap_or(0.0))
     }),
     // Trainings of networks that led nowhere and were undone; 0 where there are no networks.
     metric("failed_trainings", |tally| Measure::Whole(tally.failed_trainings)),

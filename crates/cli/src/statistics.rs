@@ -17,6 +17,48 @@ pub(crate) fn spearman(points: &[(f64, f64)]) -> f64 {
     sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
 }
 
+/// The slope of the straight line through points that is nearest to them; NaN without two different x.
+pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
+    let mean_x = mean(points.iter().map(|(x, _)| *x));
+    let mean_y = mean(points.iter().map(|(_, y)| *y));
+    let along: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    along / points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
+}
+
+/// A mean with its 95 % interval by Student's t.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Interval {
+    /// The mean.
+    pub(crate) mean: f64,
+    /// Where the interval begins; the mean itself if there is one value only.
+    pub(crate) low: f64,
+    /// Where it ends.
+    pub(crate) high: f64,
+}
+
+impl Interval {
+    /// Around the mean of some values.
+    pub(crate) fn of_mean(values: &[f64]) -> Self {
+        let (n, mean) = (values.len() as f64, mean(values.iter().copied()));
+        if n < 2.0 {
+            return Self { mean, low: mean, high: mean };
+        }
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let half = quantile(n - 1.0) * (squares / (n - 1.0) / n).sqrt();
+        Self { mean, low: mean - half, high: mean + half }
+    }
+}
+
+/// Where |t| of so many degrees of freedom stays below in 95 of 100 cases.
+fn quantile(freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1000.0);
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if two_sided(middle, freedom) > 0.05 { low = middle } else { high = middle }
+    }
+    high
+}
+
 /// The rank of each value, ties sharing theirs.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {
@@ -120,6 +162,18 @@ mod tests {
             assert!((two_sided(t, freedom) - p).abs() < 1e-4, "{t} {freedom}: {}", two_sided(t, freedom));
         }
         assert_eq!(two_sided(0.0, 5.0), 1.0);
+    }
+
+    #[test]
+    fn slopes_are_exponents_and_intervals_those_of_the_tables() {
+        let power = |x: f64| (x.ln(), (3.0 * x.powf(1.5)).ln());
+        assert!((slope(&[power(1.0), power(4.0), power(10.0)]) - 1.5).abs() < 1e-12);
+        assert!(slope(&[(1.0, 2.0)]).is_nan());
+        assert!((quantile(9.0) - 2.262).abs() < 1e-3 && (quantile(1.0) - 12.706).abs() < 1e-2);
+        let interval = Interval::of_mean(&[1.0, 2.0, 3.0]);
+        assert!(
+            (interval.mean - 2.0).abs() < 1e-12 && (interval.high - 2.0 - 4.303 / 3.0f64.sqrt()).abs() < 1e-3
+        );
     }
 
     #[test]

@@ -43,6 +43,12 @@ pub trait Agent: Send {
     /// Learns that the arm with features `arm` gave `reward`; perhaps there is something to say about it.
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError>;
 
+    /// Is told that the reward of a choice for `user` will never come. Private agents count the interaction
+    /// without learning from it: otherwise the counts they send would tell who gave no reward. Others do nothing.
+    fn give_up(&mut self, _user: UserId) -> Option<Uplink> {
+        None
+    }
+
     /// Takes in a message from the coordinator; perhaps there is an answer.
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError>;
 

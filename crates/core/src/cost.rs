@@ -15,7 +15,8 @@ pub struct Cost {
     pub control: u64,
     /// Numbers in the statistics, as they travel: packed triangles or low-rank factors.
     pub scalars: u64,
-    /// Numbers as the linear papers count them: d² + d for a matrix and a vector.
+    /// Numbers as the papers count them, with whole matrices: d² + d for a matrix and a vector, d² + 1 for what
+    /// FedGLB-UCB uploads, 2d² + d + 1 for what FedGLB-UCB₃ downloads.
     pub paper_scalars: u64,
     /// Bytes of the protobuf encoding.
     pub bytes: u64,
@@ -71,11 +72,15 @@ impl Uplink {
             Self::Pull(pull) => pull.upload.as_ref().map_or(Cost::control(bytes), |upload| {
                 Cost::payload(upload.evidence.dimension(), upload.evidence.scalars() + 3, bytes)
             }),
-            // The matrix, the vector and the count.
+            // The matrix, the vector and the count. Without a vector it is a part of a round of gradients, which the
+            // generalized linear papers count as d² + 1.
             Self::RoundEvidence { evidence, .. } => {
-                Cost::payload(evidence.dimension(), evidence.scalars() + 1, bytes)
+                let d = evidence.dimension();
+                let cost = Cost::payload(d, evidence.scalars() + 1, bytes);
+                let paper_scalars = (d * d + 1) as u64;
+                if evidence.has_moment() { cost } else { Cost { paper_scalars, ..cost } }
             }
-            Self::RoundRequest | Self::NetworkRequest { .. } => Cost::control(bytes),
+            Self::RoundRequest { .. } | Self::NetworkRequest { .. } => Cost::control(bytes),
             Self::Extension(extension) => Cost::of_extension(extension, bytes),
             // The matrix, the vector, the network and its alpha; in the paper the agent's own matrix too.
             Self::NetworkPart(part) => {
@@ -136,11 +141,11 @@ impl Downlink {
                 let d = model.estimate.len();
                 // The matrix and the estimate; then count, gap and two logarithms, or the moment, the
                 // curvature, the count and two sums.
-                let scalars = match &model.fit {
-                    Fit::Minimised { .. } => packed(d) + d + 4,
-                    Fit::Online { .. } => 2 * packed(d) + 2 * d + 3,
+                let (scalars, paper) = match &model.fit {
+                    Fit::Minimised { .. } => (packed(d) + d + 4, d * d + d),
+                    Fit::Online { .. } => (2 * packed(d) + 2 * d + 3, 2 * d * d + d + 1),
                 };
-                Cost::payload(d, scalars as u64, bytes)
+                Cost { paper_scalars: paper as u64, ..Cost::payload(d, scalars as u64, bytes) }
             }
             Self::Average(weights) => Cost::numbers(weights.weights.len(), bytes),
             Self::Extension(extension) => Cost::of_extension(extension, bytes),

@@ -190,7 +190,9 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    pub(crate) const fn invalid(part: &'static str, reason: &'static str) -> Self {
+    /// Reports that a `part` of a state or message is not what it should be, for the given reason.
+    #[must_use]
+    pub const fn invalid(part: &'static str, reason: &'static str) -> Self {
         Self::Invalid { part, reason }
     }
 }

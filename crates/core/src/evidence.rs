@@ -192,6 +192,11 @@ impl Evidence {
         Self { gram: self.gram.clone(), moment: multiply(&self.gram, 0.0, theta), count: self.count }
     }
 
+    /// The same sums, said to be over `count` observations.
+    pub(crate) fn with_count(self, count: u64) -> Self {
+        Self { count, ..self }
+    }
+
     pub(crate) fn set_moment(&mut self, moment: &[f64]) {
         self.moment.copy_from_slice(moment);
     }

@@ -124,7 +124,8 @@ pub use evidence::{Evidence, packed};
 pub use exchange::{JoinPolicy, RoundConfig};
 pub use federation::{Federation, Placement};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, ScheduledGlbUcb, Solver, SolverConfig, UcbGlm,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundClock, ScheduledGlbUcb, Solver,
+    SolverConfig, UcbGlm,
 };
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
@@ -134,7 +135,8 @@ pub use linear::{
 };
 pub use message::*;
 pub use neural::{
-    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingMode,
+    AlphaRule, FeaturePoint, FnUcb, NetworkKind, NeuralConfig, NeuralUcb, Precondition, TrainingData,
+    TrainingMode, Trigger,
 };
 pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};

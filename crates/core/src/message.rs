@@ -16,8 +16,12 @@ pub enum Uplink {
     Evidence(EvidenceUpload),
     /// A question before a choice: what is there to hear?
     Pull(Pull),
-    /// Please start a round.
-    RoundRequest,
+    /// Please start a round; on a schedule, when it is due.
+    RoundRequest {
+        /// How many observations of the agent no model contains yet, where rounds follow a schedule and the
+        /// coordinator counts them. Zero asks for a round at once.
+        observations: u64,
+    },
     /// The agent's part of a round.
     RoundEvidence {
         /// The round it answers.
@@ -322,7 +326,7 @@ impl Uplink {
         match self {
             Self::Evidence(_) => "evidence",
             Self::Pull(_) => "pull",
-            Self::RoundRequest => "round request",
+            Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
             Self::Gradient(_) => "gradient",
             Self::Cluster(_) => "cluster",

@@ -105,11 +105,19 @@ impl Parcel {
     /// Scalars of the matrix and the vector as they travel: a vector of zeros does not.
     #[must_use]
     pub fn scalars(&self) -> u64 {
-        let (matrix, moment) = match self {
-            Self::Dense(evidence) => (evidence.gram().len(), evidence.moment()),
-            Self::LowRank(parcel) => (parcel.columns.len(), &*parcel.moment),
+        let matrix = match self {
+            Self::Dense(evidence) => evidence.gram().len(),
+            Self::LowRank(parcel) => parcel.columns.len(),
         };
-        (matrix + if is_zero(moment) { 0 } else { moment.len() }) as u64
+        (matrix + if self.has_moment() { self.dimension() } else { 0 }) as u64
+    }
+
+    /// Whether the vector travels, which it does unless it is zero.
+    pub(crate) fn has_moment(&self) -> bool {
+        match self {
+            Self::Dense(evidence) => !is_zero(evidence.moment()),
+            Self::LowRank(parcel) => !is_zero(&parcel.moment),
+        }
     }
 }
 

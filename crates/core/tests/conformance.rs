@@ -17,6 +17,15 @@ fn bits(values: &[f64]) -> Vec<u64> {
 }
 
 #[test]
+fn every_case_keeps_the_promises_of_the_published_suite() {
+    for case in cases() {
+        if let Err(violation) = posse_conformance::check(&case.algorithm, case.shape) {
+            panic!("{case:?}: {violation}");
+        }
+    }
+}
+
+#[test]
 fn the_same_inputs_give_the_same_choices_messages_and_bytes() {
     for case in cases() {
         let (one, two) = (Host::after(&case, STEPS), Host::after(&case, STEPS));

@@ -53,7 +53,8 @@ impl Federated {
     }
 
     fn round(&mut self, answers: &[u64]) {
-        let begun = self.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap();
+        let begun =
+            self.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest { observations: 0 }).unwrap();
         self.deliver(begun, answers);
     }
 
@@ -127,7 +128,8 @@ fn observations_of_an_agent_that_does_not_answer_leave_the_loss_and_come_back() 
 fn an_agent_that_vanishes_between_gradients_does_not_spoil_the_round() {
     let mut federated = Federated::new(0.5);
     (0..3).for_each(|id| federated.learn(id, 4));
-    let begun = federated.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap();
+    let begun =
+        federated.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest { observations: 0 }).unwrap();
     // Everybody sends its part; agent 1 then answers no request.
     let mut requests = Vec::new();
     for id in 0..AGENTS {
@@ -180,7 +182,8 @@ fn an_agent_that_lost_its_data_takes_them_out_of_the_model() {
 fn gradients_that_cannot_be_are_refused_and_change_nothing() {
     let mut federated = Federated::new(0.5);
     (0..3).for_each(|id| federated.learn(id, 4));
-    let begun = federated.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap();
+    let begun =
+        federated.coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest { observations: 0 }).unwrap();
     for id in 0..AGENTS {
         let up = federated.agents[id as usize].receive(begun[0].message.clone()).unwrap().unwrap();
         drop(federated.coordinator.receive(NOW, AgentId(id), up).unwrap());

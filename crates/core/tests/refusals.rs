@@ -133,8 +133,14 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                     commit(now + 5, indefinite(d)),
                     commit(now, random_evidence(d, 3, 1)),
                 ];
-                let group =
-                    |snapshot| Downlink::Group(GroupSnapshot { cluster: ClusterId(1), members: 1, snapshot });
+                let group = |snapshot| {
+                    Downlink::Group(GroupSnapshot {
+                        cluster: ClusterId(1),
+                        members: 1,
+                        snapshot,
+                        variance: 0.0,
+                    })
+                };
                 let far = Version(now + 5);
                 let clustered = [
                     group(snapshot(now + 5, random_evidence(d + 1, 3, 1))),
@@ -147,6 +153,13 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                         cluster: ClusterId(1 << 40),
                         members: 1,
                         snapshot: good(now + 5),
+                        variance: 0.0,
+                    }),
+                    Downlink::Group(GroupSnapshot {
+                        cluster: ClusterId(1),
+                        members: 1,
+                        snapshot: good(now + 5),
+                        variance: f64::NAN,
                     }),
                     Downlink::ClusterReceipt { cluster: ClusterId(1), number: 0, version: None },
                     Downlink::ClusterReceipt { cluster: ClusterId(1), number: 1 << 40, version: Some(far) },
@@ -225,7 +238,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
         empty.evidence = Parcel::wrap(&Evidence::none(d));
         let mut messages = vec![
             (AgentId(77), Uplink::Evidence(upload(1, &good))),
-            (AgentId(77), Uplink::RoundRequest),
+            (AgentId(77), Uplink::RoundRequest { observations: 0 }),
             (known, Uplink::Evidence(upload(next, &random_evidence(d + 1, 3, 2)))),
             (known, Uplink::Evidence(upload(next, &random_evidence(d - 1, 30, 2)))),
             (known, Uplink::Evidence(upload(next - 1, &good))),
@@ -247,7 +260,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
             (known, Uplink::RoundEvidence { round: RoundId(1 << 40), evidence: Parcel::wrap(&good) }),
         ];
         if exchanges_uploads(&case) {
-            messages.push((known, Uplink::RoundRequest));
+            messages.push((known, Uplink::RoundRequest { observations: 0 }));
         }
         let (cluster, based_on, phase) = (ClusterId(1 << 40), Version(0), PhaseId(0));
         let of_cluster = |evidence: Evidence, released| ClusterUpload {
@@ -257,6 +270,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
             information: 1.0,
             evidence,
             released,
+            variance: 0.0,
         };
         let list = |kept, uploads, phase| Uplink::Clusters(ClusterList { phase, kept, uploads });
         messages.extend([
@@ -286,7 +300,10 @@ fn a_round_refuses_what_no_observations_give_and_still_ends() {
         let d = case.shared();
         let mut host = Host::after(case, 40);
         let coordinator = &mut host.coordinator;
-        assert_eq!(coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest).unwrap().len(), 1);
+        assert_eq!(
+            coordinator.receive(NOW, AgentId(0), Uplink::RoundRequest { observations: 0 }).unwrap().len(),
+            1
+        );
         let round = (1..).map(RoundId).find(|&round| {
             let evidence = Parcel::wrap(&Evidence::none(d + 1));
             let answer = coordinator.receive(NOW, AgentId(0), Uplink::RoundEvidence { round, evidence });

@@ -99,7 +99,7 @@ proptest! {
             prop_assert_eq!(cost.paper_scalars, (d * d + d) as u64);
         }
         for cost in [
-            Uplink::RoundRequest.cost(),
+            Uplink::RoundRequest { observations: 0 }.cost(),
             Uplink::Pull(Pull { based_on: version, doubt: 1.0, upload: None }).cost(),
             answer(None).cost(),
             Downlink::Collect { round, whole: true }.cost(),
@@ -129,15 +129,17 @@ proptest! {
         let online = Fit::Online { curvature, potential: 1.0, squares: 1.0 };
         let gradient = |curvature| Uplink::Gradient(Gradient { round, step: 1, gradient: vector.clone(), curvature });
         let point = Arc::new(vector.clone());
-        for (cost, scalars) in [
-            (Uplink::RoundEvidence { round, evidence: Parcel::Dense(silent) }.cost(), p + 1),
-            (Downlink::GradientRequest { round, step: 1, point, curvature: false }.cost(), d),
-            (gradient(None).cost(), d),
-            (gradient(Some(vec![1.0; p])).cost(), d + p),
-            (model(minimised).cost(), p + d + 4),
-            (model(online).cost(), 2 * p + 2 * d + 3),
+        // As they travel, and as the papers count them.
+        for (cost, scalars, paper) in [
+            (Uplink::RoundEvidence { round, evidence: Parcel::Dense(silent) }.cost(), p + 1, d * d + 1),
+            (Downlink::GradientRequest { round, step: 1, point, curvature: false }.cost(), d, d),
+            (gradient(None).cost(), d, d),
+            (gradient(Some(vec![1.0; p])).cost(), d + p, d + p),
+            (model(minimised).cost(), p + d + 4, d * d + d),
+            (model(online).cost(), 2 * p + 2 * d + 3, 2 * d * d + d + 1),
         ] {
             prop_assert_eq!((cost.messages, cost.control, cost.scalars), (1, 0, scalars as u64));
+            prop_assert_eq!(cost.paper_scalars, paper as u64);
         }
     }
 

@@ -42,8 +42,14 @@ fn uplink_cost(message: &Uplink) -> Cost {
             Some(upload) => payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 3),
             None => Cost { control: 1, ..Cost::default() },
         },
-        Uplink::RoundEvidence { evidence, .. } => payload(evidence.dimension(), parcel_scalars(evidence) + 1),
-        Uplink::RoundRequest | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
+        Uplink::RoundEvidence { evidence, .. } => {
+            let d = evidence.dimension();
+            let cost = payload(d, parcel_scalars(evidence) + 1);
+            // Without rewards it is the matrix and the count: how FedGLB-UCB's paper counts an upload.
+            let silent = evidence.unwrap().moment().iter().all(|&v| v == 0.0);
+            if silent { Cost { paper_scalars: (d * d + 1) as u64, ..cost } } else { cost }
+        }
+        Uplink::RoundRequest { .. } | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
         Uplink::NetworkPart(part) => {
             let p = part.weights.len();
             let matrix = match &part.evidence {
@@ -85,7 +91,10 @@ fn downlink_cost(message: &Downlink) -> Cost {
             let d = model.estimate.len();
             match model.fit {
                 Fit::Minimised { .. } => dense(d, 4),
-                Fit::Online { .. } => dense(d, (packed(d) + d) as u64 + 3),
+                // Two matrices, the estimate and the count.
+                Fit::Online { .. } => {
+                    Cost { paper_scalars: (2 * d * d + d + 1) as u64, ..dense(d, (packed(d) + d) as u64 + 3) }
+                }
             }
         }
         Downlink::Average(weights) => numbers(weights.weights.len()),

@@ -185,7 +185,10 @@ fn clustered(seed: u64, trouble: Trouble) -> RunConfig {
     let privacy = PrivacyConfig {
         first_release: pick(&mut draw, &[1, 5]),
         max_releases: pick(&mut draw, &[2, 5, 64]),
-        max_trees: pick(&mut draw, &[1, 3]),
+        epsilon: pick(&mut draw, &[1.0, 1e6]),
+        edge_first: pick(&mut draw, &[1, 10]),
+        edge_growth: pick(&mut draw, &[1.5, 4.0]),
+        edge_releases: pick(&mut draw, &[2, 30]),
         release_growth: pick(&mut draw, &[1.01, 1.3]),
         raw_buffer: draw.below(2) == 0,
         ..Default::default()

@@ -3,8 +3,8 @@
 mod support;
 
 use posse_core::{
-    AgentId, Algorithm, Downlink, FedGlbUcb, GlmConfig, Link, ModelConfig, OnsGlm, Precision,
-    ScheduledGlbUcb, Solver, SolverConfig, SyncLinUcb, Threshold, UcbGlm,
+    AgentId, Algorithm, Downlink, FedGlbUcb, FedGlbUcb3, GlmConfig, Link, ModelConfig, OnsGlm, Precision,
+    ScheduledGlbUcb, Solver, SolverConfig, SyncLinUcb, Threshold, UcbGlm, Uplink,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, GlmWorldConfig, Offer, WorldConfig};
@@ -86,7 +86,13 @@ fn o13_a_round_after_every_observation_is_a_threshold_of_zero() {
     let one = turns(5, 1, 300, Algorithm::FedGlbUcb2(scheduled), Link::Logistic);
     let other = turns(5, 1, 300, Algorithm::FedGlbUcb(urgent), Link::Logistic);
     let (one, other) = (run(&one), run(&other));
-    assert_eq!(one.0, other.0);
+    // Requests say how many observations there are on a schedule, and nothing otherwise.
+    let all = |log: &support::Log| -> Vec<Entry> {
+        let request =
+            |entry: &&Entry| matches!(entry, Entry::Up { message: Uplink::RoundRequest { .. }, .. });
+        log.0.iter().filter(|entry| !request(entry)).cloned().collect()
+    };
+    assert!(all(&one.0) == all(&other.0), "the two runs differ");
     assert_eq!(one.1.rounds, 300);
 }
 
@@ -128,6 +134,55 @@ fn sharing_lies_between_one_learner_and_many() {
     }
 }
 
+/// Where some agents are far busier than others, rounds still come by what all of them have seen together.
+#[test]
+fn scheduled_rounds_count_everybody_under_uneven_arrival() {
+    for every in [40, 100, 400] {
+        let scheduled = ScheduledGlbUcb { round_every: every, ..ScheduledGlbUcb::default() };
+        let online = FedGlbUcb3 { round_every: every, ..FedGlbUcb3::default() };
+        for algorithm in [
+            Algorithm::FedGlbUcb1(scheduled.clone()),
+            Algorithm::FedGlbUcb2(scheduled),
+            Algorithm::FedGlbUcb3(online),
+        ] {
+            let arrival = ArrivalConfig::Zipf { exponent: 1.2 };
+            let config = RunConfig { arrival, ..turns(1, 20, 4000, algorithm, Link::Logistic) };
+            let (rounds, most) = (run(&config).1.rounds, 4000 / every);
+            // Late by a tenth of a round at most, or by one observation of each agent.
+            assert!(rounds <= most && rounds as f64 >= 0.85 * most as f64, "{rounds} of {most} rounds");
+        }
+    }
+}
+
+/// The papers' promise for FedGLB-UCB₃: one exchange a round, and less regret than alone.
+#[test]
+fn online_rounds_gain_from_sharing() {
+    let model = GlmConfig { width_scale: 0.05, ..GlmConfig::default() };
+    let alone = regret(&Algorithm::NOnsGlm(OnsGlm { model: model.clone() }), Link::Logistic);
+    let shared = |round_every| {
+        let algorithm = FedGlbUcb3 { model: model.clone(), round_every, ..FedGlbUcb3::default() };
+        regret(&Algorithm::FedGlbUcb3(algorithm), Link::Logistic)
+    };
+    let (often, seldom) = (shared(10), shared(200));
+    assert!(often < 0.7 * alone && often < 1.1 * seldom, "{often} {seldom} {alone}");
+}
+
+/// `auto` goes by what the two methods sent, so that it never sends much more than the better of them.
+#[test]
+fn the_chosen_solver_sends_as_little_as_the_better_one() {
+    for (link, norm_bound) in [(Link::Logistic, 1.0), (Link::Probit, 1.0), (Link::Poisson, 2.0)] {
+        let scalars = |solver| {
+            let model = GlmConfig { link, norm_bound, ..GlmConfig::default() };
+            let update = SolverConfig { solver, ..SolverConfig::default() };
+            let scheduled = ScheduledGlbUcb { model, update, round_every: 100, ..Default::default() };
+            let tally = run(&turns(3, 10, 3000, Algorithm::FedGlbUcb2(scheduled), link)).1;
+            (tally.up.scalars + tally.down.scalars) as f64
+        };
+        let [auto, steps, jumps] = [Solver::Auto, Solver::Preconditioned, Solver::Newton].map(scalars);
+        assert!(auto <= 1.05 * steps.min(jumps), "{link:?}: {auto}, {steps} by steps, {jumps} by jumps");
+    }
+}
+
 #[test]
 fn the_linear_baseline_runs_on_clicks() {
     let model = ModelConfig { fixed_width: Some(0.3), ..ModelConfig::default() };
@@ -153,4 +208,29 @@ fn a_round_costs_what_the_formula_says() {
     // Every part holds ten observations of four features: none travels as a factor.
     let expected = rounds * agents * (2 * packed + d + 5) + 2 * d * gradients;
     assert_eq!(tally.up.scalars + tally.down.scalars, expected);
+}
+
+/// Rewards that a link cannot take are refused with the configuration, not at the interaction that brings the first one.
+#[test]
+fn a_link_that_does_not_fit_the_world_is_refused_before_the_first_interaction() {
+    let of = |link| {
+        let model = GlmConfig { link, ..GlmConfig::default() };
+        Algorithm::FedGlbUcb(FedGlbUcb { model, ..FedGlbUcb::default() })
+    };
+    for link in Link::all() {
+        for paid in Link::all() {
+            let fits = match paid {
+                Link::Identity => link == Link::Identity,
+                Link::Logistic | Link::Probit => true,
+                Link::Poisson => matches!(link, Link::Poisson | Link::Identity),
+            };
+            let checked = turns(1, 3, 30, of(link), paid).check();
+            assert_eq!(checked.is_ok(), fits, "{link:?} in a world of {paid:?}: {checked:?}");
+            if let Err(refused) = checked {
+                assert_eq!((refused.name, refused.value.as_str()), ("link", link.name()));
+            }
+        }
+    }
+    let refused = small(1, 3, 30, of(Link::Logistic)).check().unwrap_err();
+    assert!(refused.to_string().contains("identity"), "{refused}");
 }

@@ -70,7 +70,8 @@ fn uplink(message: &Uplink) -> String {
                 pull.upload.clone().map(|upload| format!(" with {}", uplink(&Uplink::Evidence(upload))));
             format!("pull at v{}, doubt {doubt}{}", pull.based_on.0, upload.unwrap_or_default())
         }
-        Uplink::RoundRequest => "round request".to_owned(),
+        Uplink::RoundRequest { observations: 0 } => "round request".to_owned(),
+        Uplink::RoundRequest { observations } => format!("round request with {observations}"),
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
         }
@@ -145,7 +146,7 @@ fn downlink(message: &Downlink) -> String {
             format!("model v{version} ({}, of which {own} here)", observations(model.evidence.count()))
         }
         Downlink::Abort { round } => format!("round {} ends without a result", round.0),
-        Downlink::Group(GroupSnapshot { cluster, members, snapshot }) => format!(
+        Downlink::Group(GroupSnapshot { cluster, members, snapshot, .. }) => format!(
             "group of cluster {}: {members} contributed, v{} ({})",
             cluster.0,
             snapshot.version.0,

@@ -11,7 +11,7 @@ use crate::experiment::{Experiment, Group};
 use crate::metric::Metric;
 use crate::row::{Row, settings};
 use crate::settings::Section;
-use crate::statistics::{mean, spearman};
+use crate::statistics::{Interval, mean, slope, spearman};
 use crate::table::compact;
 
 /// What became of every check of an experiment. Groups without rows speak against a claim.
@@ -67,6 +67,17 @@ impl<'a> Court<'a> {
                     (rho >= *at_least && rho <= *at_most, line)
                 })
             }
+            Claim::Slope { y, x, along, across, at_least, at_most } => {
+                self.each_series_across(&check.selector, along, across, |points| {
+                    let slopes = self.slopes(points, x, y);
+                    let found = Interval::of_mean(&slopes);
+                    let line = format!(
+                        "{} grows as {} to the power {:.2} (95 %: {:.2} to {:.2}) over {} points, {} seeds",
+                        y.name(), x.name(), found.mean, found.low, found.high, points.len(), slopes.len()
+                    );
+                    (found.high >= *at_least && found.low <= *at_most, line)
+                })
+            }
             Claim::Range { metric, low, high } => {
                 let lines = self.groups(&check.selector).map(|index| {
                     let value = self.mean(index, metric);
@@ -107,11 +118,40 @@ impl<'a> Court<'a> {
         groups.iter().map(|group| (self.value(*group, x), self.value(*group, y))).collect()
     }
 
+    /// For each seed that all groups have, the slope of ln y over ln x.
+    fn slopes(&self, groups: &[usize], x: &Axis, y: &Axis) -> Vec<f64> {
+        let rows = |group: usize| self.rows.iter().filter(move |row| row.cell.group == group);
+        let of = |group: usize, seed: u64, axis: &Axis| match axis {
+            Axis::Metric(metric) => {
+                let row = rows(group).find(|row| row.cell.config.seed.0 == seed);
+                row.map_or(f64::NAN, |row| (metric.of)(row.tally()).as_f64())
+            }
+            Axis::Setting(_) => self.value(group, axis),
+        };
+        let seeds =
+            groups.first().into_iter().flat_map(|group| rows(*group)).map(|row| row.cell.config.seed.0);
+        let points = |seed: u64| -> Vec<(f64, f64)> {
+            groups.iter().map(|group| (of(*group, seed, x).ln(), of(*group, seed, y).ln())).collect()
+        };
+        seeds.map(|seed| slope(&points(seed))).collect()
+    }
+
     /// Hears every series of groups that differ in `along` only.
     fn each_series(
         &self,
         selector: &Selector,
         along: &str,
+        hear: impl Fn(&[usize]) -> (bool, String),
+    ) -> Finding {
+        self.each_series_across(selector, along, &[], hear)
+    }
+
+    /// Hears every series of groups that differ in `along`, and in nothing else but the settings in `across`.
+    fn each_series_across(
+        &self,
+        selector: &Selector,
+        along: &str,
+        across: &[String],
         hear: impl Fn(&[usize]) -> (bool, String),
     ) -> Finding {
         let mut series: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -121,7 +161,9 @@ impl<'a> Court<'a> {
             if choice(group, along).is_none() {
                 continue;
             }
-            let rest = name_without(group, along);
+            let rest = name_without(group, |path| {
+                is_called(path, along) || across.iter().any(|key| is_called(path, key))
+            });
             let own = series.entry(rest.clone()).or_default();
             if own.is_empty() {
                 order.push(rest);
@@ -244,9 +286,9 @@ fn excess(first: f64, next: f64, rising: bool) -> f64 {
     if step <= 0.0 { 0.0 } else { step / first.abs().max(f64::MIN_POSITIVE) }
 }
 
-/// The group's name without one of its settings.
-fn name_without(group: &Group, along: &str) -> String {
-    let rest = group.choices.iter().filter(|(path, _)| !is_called(path, along));
+/// The group's name without some of its settings.
+fn name_without(group: &Group, is_left_out: impl Fn(&str) -> bool) -> String {
+    let rest = group.choices.iter().filter(|(path, _)| !is_left_out(path));
     let parts: Vec<String> = rest
         .map(|(path, value)| if path == "algorithm" { value.clone() } else { format!("{path}={value}") })
         .collect();

@@ -77,6 +77,22 @@ pub(crate) enum Claim {
         /// The most it may be.
         at_most: f64,
     },
+    /// The exponent of a power law: the slope of ln `y` over ln `x`, seed by seed, over the values of a swept
+    /// setting. It counts as at most (or least) so much if its 95 % interval reaches there.
+    Slope {
+        /// What grows.
+        y: Axis,
+        /// As this grows.
+        x: Axis,
+        /// The swept setting.
+        along: String,
+        /// Settings in which the points of a series may differ besides, such as a threshold that depends on `along`.
+        across: Vec<String>,
+        /// The least it may be.
+        at_least: f64,
+        /// The most it may be.
+        at_most: f64,
+    },
     /// A metric lies between two numbers.
     Range {
         /// Which.
@@ -97,6 +113,7 @@ impl Claim {
             Self::Monotone { .. } => "monotone",
             Self::Order { .. } => "order",
             Self::Spearman { .. } => "spearman",
+            Self::Slope { .. } => "slope",
             Self::Range { .. } => "range",
             Self::BoundO5 => "bound-o5",
         }
@@ -122,14 +139,14 @@ impl Axis {
     }
 }
 
-/// Settings with the values that a group must have; empty means all groups.
+/// Settings with the values that a group may have, one of those listed; empty means all groups.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selector(pub(crate) Vec<(String, String)>);
+pub(crate) struct Selector(pub(crate) Vec<(String, Vec<String>)>);
 
 impl Selector {
-    /// Whether a group has all these values.
+    /// Whether a group has one of the values of every setting.
     pub(crate) fn matches(&self, group: &Group) -> bool {
-        self.0.iter().all(|(key, value)| choice(group, key) == Some(value))
+        self.0.iter().all(|(key, values)| choice(group, key).is_some_and(|value| values.contains(value)))
     }
 
     /// Whether it says anything about a setting.
@@ -140,7 +157,8 @@ impl Selector {
 
 impl std::fmt::Display for Selector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let parts: Vec<String> = self.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let parts: Vec<String> =
+            self.0.iter().map(|(key, values)| format!("{key}={}", values.join("|"))).collect();
         f.write_str(if parts.is_empty() { "all groups".into() } else { parts.join(" ") }.as_str())
     }
 }

@@ -10,10 +10,11 @@ use crate::metric::{METRICS, Metric};
 use crate::suggest::closest;
 
 /// The kinds of checks, each with the keys it takes besides those of all.
-const KINDS: [(&str, &[&str]); 5] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("monotone", &["where", "y", "x", "along", "direction", "slack"]),
     ("order", &["metric", "below", "above", "factor", "margin", "at_equal"]),
     ("spearman", &["where", "x", "y", "along", "at_least", "at_most"]),
+    ("slope", &["where", "x", "y", "along", "across", "at_least", "at_most"]),
     ("range", &["where", "metric", "low", "high"]),
     ("bound-o5", &["where"]),
 ];
@@ -103,6 +104,21 @@ impl Reader<'_> {
                 let (at_least, at_most) = (at_least?, at_most?);
                 Some(Claim::Spearman { x: x?, y: y?, along: along?, at_least, at_most })
             }
+            "slope" => {
+                let along = self.swept("along", selector);
+                let y = self.axis("y", selector);
+                let x = if self.table.get("x").is_some() {
+                    self.axis("x", selector)
+                } else {
+                    along.clone().map(Axis::Setting)
+                };
+                let across = self.words("across");
+                let at_least = self.number("at_least", Some(f64::NEG_INFINITY));
+                let at_most = self.number("at_most", Some(f64::INFINITY));
+                self.require_one_of("at_least", "at_most");
+                let (at_least, at_most) = (at_least?, at_most?);
+                Some(Claim::Slope { y: y?, x: x?, along: along?, across: across?, at_least, at_most })
+            }
             "range" => {
                 let metric = self.metric("metric");
                 let low = self.number("low", Some(f64::NEG_INFINITY));
@@ -168,6 +184,14 @@ impl Reader<'_> {
             }
             None => self.note(wrong_type(key, &entry.node, &expected())),
         }
+    }
+
+    /// A list of names; none if it is not there.
+    fn words(&mut self, key: &str) -> Option<Vec<String>> {
+        let Some(entry) = self.table.get(key) else { return Some(Vec::new()) };
+        let word = |node: &Node| node.scalar().and_then(toml::Value::as_str).map(String::from);
+        let words: Option<Vec<String>> = entry.node.elements().iter().map(word).collect();
+        words.or_else(|| self.note(wrong_type(key, &entry.node, "a list of settings")))
     }
 
     fn number(&mut self, key: &str, default: Option<f64>) -> Option<f64> {
@@ -265,10 +289,12 @@ impl Reader<'_> {
                 let message = format!("no group is told apart by `{key}`");
                 return self.note(Diagnostic::new(span, message).help(help));
             }
-            let Some(value) = node.scalar() else {
-                return self.note(wrong_type(key, node, "one value"));
+            let values: Option<Vec<String>> =
+                node.elements().iter().map(|node| node.scalar().map(label)).collect();
+            let Some(values) = values.filter(|values| !values.is_empty()) else {
+                return self.note(wrong_type(key, node, "one value, or a list of values"));
             };
-            pairs.push((key.clone(), label(value)));
+            pairs.push((key.clone(), values));
         }
         let selector = Selector(pairs);
         if !self.groups.iter().any(|group| selector.matches(group)) {

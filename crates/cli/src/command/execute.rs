@@ -15,10 +15,11 @@ use crate::results::Results;
 use crate::row::Row;
 use crate::runner::Outcome;
 use crate::shard::Shard;
+use crate::shelf::Shelf;
 use crate::{interrupt, runner, statement, table};
 
 /// How to run.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct Options {
     /// Keep results in this directory; the same command again goes on where it was interrupted
     #[arg(long, value_name = "DIR")]
@@ -41,9 +42,19 @@ pub(super) struct Options {
     /// How many cells to run at a time; by default as many as there are processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// Take cells that another experiment has run from this directory, and keep those that run here for others
+    #[arg(long, value_name = "DIR")]
+    pub(super) cells: Option<PathBuf>,
     /// Say nothing about progress
     #[arg(long, short)]
-    quiet: bool,
+    pub(super) quiet: bool,
+}
+
+impl Options {
+    /// The same, with results in this directory and cells shared in that one.
+    pub(super) fn with_directories(&self, out: PathBuf, cells: PathBuf) -> Self {
+        Self { out: Some(out), cells: Some(cells), ..self.clone() }
+    }
 }
 
 /// Everything about an experiment that ran.
@@ -76,12 +87,23 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
     let stop = interrupt::watch();
     let (mut results, mut outcomes) = open(experiment, options, &cells)?;
 
+    let shelf =
+        options.cells.as_deref().map(|directory| Shelf::open(directory, experiment.curves)).transpose()?;
+    for (cell, outcome) in cells.iter().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_none()) {
+        if let Some(record) = shelf.as_ref().and_then(|shelf| shelf.take(cell)) {
+            let known = Ok(record);
+            results.as_ref().map_or(Ok(()), |results| results.keep(cell, &known))?;
+            *outcome = Some(known);
+        }
+    }
     let pending: Vec<usize> = (0..cells.len()).filter(|place| outcomes[*place].is_none()).collect();
     let progress = Progress::new(cells.len() - pending.len(), cells.len(), options.quiet);
     let left: Vec<&Cell> = pending.iter().map(|place| &cells[*place]).collect();
-    let keep = |cell: &Cell, outcome: &Outcome| match &results {
-        Some(results) => results.keep(cell, outcome),
-        None => Ok(()),
+    let keep = |cell: &Cell, outcome: &Outcome| {
+        if let (Some(shelf), Ok(record)) = (&shelf, outcome) {
+            shelf.put(cell, record)?;
+        }
+        results.as_ref().map_or(Ok(()), |results| results.keep(cell, outcome))
     };
     let ran =
         runner::run(&left, experiment.curves, options.jobs.unwrap_or(0).into(), &progress, stop, &keep)?;

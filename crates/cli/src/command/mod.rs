@@ -1,9 +1,12 @@
 //! The commands, one file each.
 
 pub(crate) mod agent;
+pub(crate) mod agents;
 pub(crate) mod algorithms;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod evaluate;
@@ -15,6 +18,7 @@ pub(crate) mod merge;
 pub(crate) mod privacy;
 pub(crate) mod report;
 pub(crate) mod reproduce;
+mod reproduce_all;
 pub(crate) mod run;
 mod runtime;
 pub(crate) mod serve;
@@ -24,6 +28,8 @@ pub(crate) mod worlds;
 use std::io::Write;
 
 use serde::Serialize;
+
+pub(crate) use reproduce_all::minutes;
 
 /// How a command that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use super::contender::AGENTS;
+use super::contender::OWN;
 use super::curves::Curves;
 use super::source::{Entry, Table, Value};
 use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Variant, nested_defaults};
@@ -35,7 +35,7 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
 fn complete_algorithms(tables: &[&Table]) -> Vec<toml::Value> {
     let one = |table: &&Table| {
         let mut own = complete_section(Section::Algorithm, table);
-        own.extend(table.get(AGENTS).map(|entry| (AGENTS.into(), entry.node.to_toml())));
+        own.extend(OWN.iter().filter_map(|key| Some(((*key).into(), table.get(key)?.node.to_toml()))));
         own.into()
     };
     tables.iter().map(one).collect()

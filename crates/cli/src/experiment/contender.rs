@@ -7,14 +7,18 @@ use crate::settings::Section;
 /// The key that says how many agents there are: at the top, or for one algorithm.
 pub(super) const AGENTS: &str = "agents";
 
+/// What an `[[algorithm]]` may say for itself instead of the top: how many agents it runs with, and how many
+/// interactions each of them has.
+pub(super) const OWN: [&str; 2] = [AGENTS, super::resolve::HORIZON_EACH];
+
 /// One `[[algorithm]]` with one name.
 pub(super) struct Contender {
     pub(super) name: String,
     /// Its settings.
     pub(super) table: Table,
     pub(super) header: Span,
-    /// How many agents it runs with, if not as many as the top says.
-    agents: Option<Entry>,
+    /// What it says instead of the top, of the keys in [`OWN`].
+    own: Vec<Entry>,
 }
 
 /// All of them, in the order written.
@@ -26,8 +30,8 @@ fn of_table(node: &Node) -> Vec<Contender> {
     let Some(table) = node.table() else { return Vec::new() };
     let names = table.get("name").map_or(&[][..], |entry| entry.node.elements());
     let with_name = |name: &Node| {
-        let own = table.0.iter().filter(|entry| entry.key != AGENTS);
-        let entries = own.map(|entry| match entry.key.as_str() {
+        let is_own = |entry: &&Entry| OWN.contains(&entry.key.as_str());
+        let entries = table.0.iter().filter(|entry| !is_own(entry)).map(|entry| match entry.key.as_str() {
             "name" => Entry { node: name.clone(), ..entry.clone() },
             _ => entry.clone(),
         });
@@ -36,25 +40,32 @@ fn of_table(node: &Node) -> Vec<Contender> {
             name: text.into(),
             table: Table(entries.collect()),
             header: name.span.clone(),
-            agents: table.get(AGENTS).cloned(),
+            own: table.0.iter().filter(is_own).cloned().collect(),
         }
     };
     names.iter().map(with_name).collect()
 }
 
-/// What each contender runs in, apart from itself: what all share, with its own number of agents. Once a
-/// number differs, it is told apart everywhere, as in a sweep.
+/// What each contender runs in, apart from itself: what all share, with its own number of agents and of their
+/// interactions. Once such a number differs, it is told apart everywhere, as in a sweep.
 pub(super) fn worlds(contenders: &[Contender], shared: &Table) -> Vec<Table> {
-    let differ = contenders.iter().any(|contender| contender.agents.is_some());
+    let differs = |key: &str| contenders.iter().any(|contender| contender.said(key).is_some());
     let own = |contender: &Contender| {
-        let entry = |entry: &Entry| match &contender.agents {
-            _ if entry.key != AGENTS || !differ => entry.clone(),
-            Some(agents) => listed(agents),
+        let entry = |entry: &Entry| match contender.said(&entry.key) {
+            _ if !differs(&entry.key) => entry.clone(),
+            Some(own) => listed(own),
             None => listed(entry),
         };
         Table(shared.0.iter().map(entry).collect())
     };
     contenders.iter().map(own).collect()
+}
+
+impl Contender {
+    /// What it says of a key instead of the top.
+    fn said(&self, key: &str) -> Option<&Entry> {
+        self.own.iter().find(|entry| entry.key == key)
+    }
 }
 
 /// An entry as a sweep, if of one value.

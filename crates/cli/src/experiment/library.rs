@@ -35,7 +35,7 @@ impl Library {
     /// Gives a world the data that it names, if it does.
     pub(super) fn attach(&self, world: &mut WorldConfig) -> Result<(), Absent> {
         let Some(name) = world.data() else { return Ok(()) };
-        let help = self.prepare.as_ref().map(|command| format!("prepare it: {command}"));
+        let help = self.prepare.as_deref().map(how_to_get);
         if name.path.is_empty() {
             let message = "`data` is not set: it names a directory that `posse data prepare` made".into();
             return Err(Absent { key: "data", message, help });
@@ -57,4 +57,11 @@ impl Library {
             }
         }
     }
+}
+
+/// How to get data that is not here: the command that prepares it, and where its files come from.
+fn how_to_get(command: &str) -> String {
+    let set = command.split_whitespace().nth(3).and_then(posse_data::catalogue::find);
+    let fetch = set.map(|set| format!("; `posse data fetch {}` gets the files for RAW", set.name));
+    format!("prepare it: {command}{}", fetch.unwrap_or_default())
 }

@@ -159,8 +159,17 @@ impl Experiment {
 /// Expands the sweeps and checks every combination.
 fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
     let is_shared = |entry: &&Entry| {
-        let apart =
-            ["title", "description", "prepare", "seed", "repetitions", "algorithm", "curves", "check"];
+        let apart = [
+            "title",
+            "description",
+            "prepare",
+            "processor_minutes",
+            "seed",
+            "repetitions",
+            "algorithm",
+            "curves",
+            "check",
+        ];
         !apart.contains(&entry.key.as_str())
     };
     let shared = Table(root.0.iter().filter(is_shared).cloned().collect());

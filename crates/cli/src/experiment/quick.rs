@@ -27,9 +27,17 @@ pub(super) fn scale_down(root: &mut Table) {
             agents = agents.max(largest(node));
         }
     }
+    // As many interactions as other experiments have, where there are most agents.
+    let most = (MOST_INTERACTIONS / agents).max(1);
     if let Some(Entry { node, .. }) = root.0.iter_mut().find(|entry| entry.key == "horizon_each") {
-        // As many interactions as other experiments have, where there are most agents.
-        scale(node, (MOST_INTERACTIONS / agents).max(1));
+        scale(node, most);
+    }
+    for node in algorithms(root) {
+        if let Value::Table(table) = &mut node.value
+            && let Some(Entry { node, .. }) = table.0.iter_mut().find(|entry| entry.key == "horizon_each")
+        {
+            scale(node, most);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::source::{Entry, Node, Span, Table, Value, label};
 use crate::settings::{BOTH_THRESHOLDS, Section, THRESHOLD};
 
 /// The interactions of each agent: a horizon that grows with the number of agents.
-const HORIZON_EACH: &str = "horizon_each";
+pub(super) const HORIZON_EACH: &str = "horizon_each";
 
 /// The run that concrete values describe: everything but the algorithm in `shared`, without seed.
 pub(crate) fn resolve(

@@ -2,7 +2,7 @@
 //!
 //! This looks at the file as written, before sweeps are expanded, so that every slip is reported once.
 
-use super::contender::AGENTS;
+use super::contender::{AGENTS, OWN};
 use super::curves;
 use super::diagnostic::Diagnostic;
 use super::source::{Entry, Span, Table, Value};
@@ -11,8 +11,17 @@ use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
 use crate::suggest::closest;
 
 /// What the top of an experiment may hold besides tables.
-const TOP: [&str; 8] =
-    ["title", "description", "prepare", "seed", "repetitions", "horizon", "horizon_each", "agents"];
+const TOP: [&str; 9] = [
+    "title",
+    "description",
+    "prepare",
+    "processor_minutes",
+    "seed",
+    "repetitions",
+    "horizon",
+    "horizon_each",
+    "agents",
+];
 
 /// How many interactions there are: of all agents together, or of each.
 const HORIZONS: [&str; 2] = ["horizon", "horizon_each"];
@@ -23,6 +32,7 @@ const MOST_AGENTS: i64 = 10_000_000;
 /// Everything about the form of the file that is wrong.
 pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     let mut found = Vec::new();
+    refuse_own_horizons(root, &mut found);
     for entry in &root.0 {
         check_top(entry, &mut found);
     }
@@ -50,6 +60,22 @@ pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     found
 }
 
+/// An algorithm's own `horizon_each` takes the place of that at the top, so there must be one.
+fn refuse_own_horizons(root: &Table, found: &mut Vec<Diagnostic>) {
+    let each = HORIZONS[1];
+    if root.get(each).is_some() {
+        return;
+    }
+    let tables = root.get("algorithm").map_or(&[][..], |entry| entry.node.elements());
+    for entry in tables.iter().filter_map(|node| node.table()?.get(each)) {
+        let message = format!("`{each}` of one algorithm needs `{each}` at the top for the others");
+        found.push(
+            Diagnostic::new(&entry.span, message)
+                .help(format!("write `{each}` at the top instead of `horizon`")),
+        );
+    }
+}
+
 /// Checks a key at the top of the file and all that is in it.
 fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let key = entry.key.as_str();
@@ -58,6 +84,11 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
         ("title" | "description" | "prepare", _) => {
             if !matches!(entry.node.scalar(), Some(toml::Value::String(_))) {
                 found.push(wrong_type(key, &entry.node, "a text"));
+            }
+        }
+        ("processor_minutes", _) => {
+            if !fits(&Kind::Number, &entry.node) {
+                found.push(wrong_type(key, &entry.node, "a number"));
             }
         }
         ("seed" | "repetitions", _) => check_single_whole(entry, found),
@@ -117,10 +148,11 @@ fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
     }
     for node in list {
         let Some(table) = node.table() else { continue };
-        let (agents, settings): (Vec<Entry>, _) =
-            table.0.iter().cloned().partition(|entry| entry.key == AGENTS);
-        for entry in agents {
-            check_sweep(&entry.key, &Kind::Size(MOST_AGENTS), &entry.node, found);
+        let (own, settings): (Vec<Entry>, _) =
+            table.0.iter().cloned().partition(|entry| OWN.contains(&entry.key.as_str()));
+        for entry in own {
+            let kind = if entry.key == AGENTS { Kind::Size(MOST_AGENTS) } else { Kind::Whole };
+            check_sweep(&entry.key, &kind, &entry.node, found);
         }
         check_section(Section::Algorithm, &Table(settings), &node.span, found);
     }

@@ -49,6 +49,11 @@ impl<'a> Material<'a> {
         Self { made, rows, lines, failures, missing, verdicts }
     }
 
+    /// All settings of the experiment.
+    pub(crate) fn groups(&self) -> &'a [Group] {
+        &self.made.experiment.groups
+    }
+
     /// Whether settings differ in the number of agents, so that their sums cannot be compared.
     pub(super) fn differ_in_agents(&self) -> bool {
         differ_in_agents(&self.made.experiment.groups)

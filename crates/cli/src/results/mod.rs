@@ -32,7 +32,7 @@ use crate::runner::Outcome;
 use crate::shard::Shard;
 use crate::statement::{self, Statement};
 use frame::Frame;
-pub(crate) use manifest::Manifest;
+pub(crate) use manifest::{Build, Manifest};
 use manifest::{MANIFEST, Progress, Status};
 use stored::{CELLS, Found};
 

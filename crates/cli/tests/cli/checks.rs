@@ -96,3 +96,47 @@ fn verdicts_are_kept_in_the_manifest_and_checks_may_change_without_running_again
     let manifest = std::fs::read_to_string(directory.path().join("r/manifest.json")).unwrap();
     assert!(manifest.contains("\"result\": \"FAIL\""));
 }
+
+/// With γ = 1 everybody hears of everything: N messages an interaction, so that they grow as T and as N to the power one.
+#[test]
+fn a_slope_is_an_exponent_with_its_interval() {
+    let text = |at_most: f64| {
+        format!(
+            r#"
+horizon = [200, 400, 800]
+agents = [4, 8]
+repetitions = 3
+[environment]
+dimension = 3
+arms = 5
+[[algorithm]]
+name = "async-lin-ucb"
+threshold = 1
+join = "eager"
+[[check]]
+says = "messages grow as T"
+kind = "slope"
+along = "horizon"
+y = "messages"
+at_least = 0.99
+at_most = {at_most}
+[[check]]
+says = "and as N"
+kind = "slope"
+where = {{ horizon = [400, 800] }}
+along = "agents"
+y = "messages"
+at_most = 1.2
+"#
+        )
+    };
+    let run = |at_most| {
+        let directory = directory_with(&text(at_most));
+        posse(directory.path(), &["run", "x.toml", "-q"])
+    };
+    let ran = run(1.01);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("messages grows as horizon to the power 1.00 (95 %: "), "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches("over 2 points, 3 seeds").count(), 2, "{}", ran.stdout);
+    assert_eq!(run(0.9).code, 1, "a bound that is too low fails");
+}

@@ -7,6 +7,7 @@ mod compare;
 mod data;
 mod errors;
 mod experiments;
+mod fetch;
 mod frames;
 mod golden;
 mod listing;

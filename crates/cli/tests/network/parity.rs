@@ -123,9 +123,10 @@ impl Stagehand<'_> {
             state: Some(self.data.join("agents").join(id.0.to_string())),
             carriage: Carriage::ByHand,
             noise: NoiseOrigin::Seed,
+            clock: self.clock.clone(),
             ..AgentConfig::default()
         };
-        let agent = Agent::start(config, self.clock.clone()).await.unwrap();
+        let agent = Agent::start(config).await.unwrap();
         self.agents.insert(id, agent.clone());
         self.turns.push_back(id);
         agent

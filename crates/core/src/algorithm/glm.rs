@@ -52,8 +52,8 @@ impl Recipe for Scheduled1<'_> {
         self.0.check()
     }
 
-    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.0.agent(self.name(), false, id, shape.dimension(), federation))
+    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.0.agent(self.name(), false, shape.dimension(), federation))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
@@ -90,8 +90,8 @@ impl Recipe for Scheduled2<'_> {
         self.0.check()
     }
 
-    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.0.agent(self.name(), true, id, shape.dimension(), federation))
+    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.0.agent(self.name(), true, shape.dimension(), federation))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
@@ -120,8 +120,8 @@ impl Recipe for FedGlbUcb3 {
         self.check()
     }
 
-    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(id, shape.dimension(), federation))
+    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(shape.dimension(), federation))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {

@@ -154,7 +154,7 @@ impl Constants {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SolverConfig {
-    /// The method. Default auto: the one that will send the fewest scalars.
+    /// The method. Default auto: the one that sent the fewest scalars so far.
     pub solver: Solver,
     /// How exactly, for n observations. Default inverse-square: the mean loss exceeds its minimum by at
     /// most 1/n².

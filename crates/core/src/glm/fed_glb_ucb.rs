@@ -20,7 +20,7 @@ use crate::evidence::{Evidence, check_observation, multiply};
 use crate::exchange::RoundConfig;
 use crate::exchange::view::View;
 use crate::federation::Federation;
-use crate::ids::{AgentId, UserId};
+use crate::ids::UserId;
 use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -35,15 +35,30 @@ pub struct FedGlbUcb {
     /// The model and its width.
     #[serde(flatten)]
     pub model: GlmConfig,
-    /// D ≥ 0: an agent asks for a round when its observations since the last one, times the information
-    /// they brought, reach this. 0 asks after every observation, ∞ never. Default 1.
+    /// D ≥ 0: an agent asks for a round when the time since the last one, times the information that its own
+    /// observations brought since then, reaches this. 0 asks after every observation, ∞ never. Default 1.
     pub round_threshold: Threshold,
+    /// How the time since the last round is counted. Default steps, as printed.
+    pub round_clock: RoundClock,
     /// How rounds run.
     #[serde(flatten)]
     pub rounds: RoundConfig,
     /// How the global update is found.
     #[serde(flatten)]
     pub update: SolverConfig,
+}
+
+/// How an agent of `fed-glb-ucb` counts the time since the last round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoundClock {
+    /// t − t_last of Eq. 4: time advances when everybody has acted once, so an agent that acts after the round of a
+    /// step has waited for no time at all. An agent whose observations in the model are fewer than the average
+    /// has not acted yet in the step of that round, and its next observation belongs to it.
+    #[default]
+    Steps,
+    /// The agent's own observations since the last round, all of them.
+    Observations,
 }
 
 /// Settings of `fed-glb-ucb-1` and `fed-glb-ucb-2`, whose rounds follow a schedule.
@@ -53,8 +68,8 @@ pub struct ScheduledGlbUcb {
     /// The model and its width.
     #[serde(flatten)]
     pub model: GlmConfig,
-    /// How many observations of all agents together lie between two rounds (NT/B for B rounds). Agents
-    /// count their own and take all to be equally busy. Default 30.
+    /// How many observations of all agents together lie between two rounds (NT/B for B rounds). The coordinator
+    /// counts them: agents tell it of their own, a tenth of their share of a round at a time. Default 30.
     pub round_every: u64,
     /// How rounds run.
     #[serde(flatten)]
@@ -69,6 +84,7 @@ impl Default for FedGlbUcb {
         Self {
             model: GlmConfig::default(),
             round_threshold: Threshold(1.0),
+            round_clock: RoundClock::Steps,
             rounds: RoundConfig::default(),
             update: SolverConfig::default(),
         }
@@ -95,7 +111,8 @@ impl FedGlbUcb {
     }
 
     pub(crate) fn agent(&self, dimension: usize, federation: &Federation) -> FedGlbAgent {
-        let when = When::Urgent(self.round_threshold.0);
+        let (threshold, clock) = (self.round_threshold.0, self.round_clock);
+        let when = When::Urgent { threshold, clock, agents: federation.agents.max(1) };
         FedGlbAgent::new("fed-glb-ucb", &self.model, when, true, dimension, federation)
     }
 
@@ -117,16 +134,16 @@ impl ScheduledGlbUcb {
         &self,
         name: &'static str,
         learns_alone: bool,
-        id: AgentId,
         dimension: usize,
         federation: &Federation,
     ) -> FedGlbAgent {
-        let when = When::Scheduled(Schedule::new(self.round_every, id, federation));
+        let when = When::Scheduled(Schedule::new(self.round_every, federation));
         FedGlbAgent::new(name, &self.model, when, learns_alone, dimension, federation)
     }
 
     pub(crate) fn coordinator(&self, name: &'static str, dimension: usize) -> Rounds {
         Rounds::minimising(name, &self.model, &self.rounds, &self.update, dimension)
+            .on_schedule(self.round_every)
     }
 }
 
@@ -140,30 +157,36 @@ pub(crate) fn check_schedule(round_every: u64) -> Result<(), ConfigError> {
 /// When an agent asks for a round.
 #[derive(Clone, Copy, Debug)]
 enum When {
-    /// When observations times information reach this.
-    Urgent(f64),
+    /// When the time since the last round, times the information it brought, reaches `threshold`.
+    Urgent {
+        threshold: f64,
+        clock: RoundClock,
+        agents: u64,
+    },
     Scheduled(Schedule),
 }
 
-/// Rounds after fixed numbers of observations.
+/// Rounds after fixed numbers of observations of all agents together, which the coordinator adds up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    every: u64,
-    agents: u64,
-    place: u64,
+    /// An agent tells of its observations when there are so many that it has not told of.
+    stride: u64,
 }
 
 impl Schedule {
-    pub(crate) fn new(every: u64, id: AgentId, federation: &Federation) -> Self {
-        let agents = federation.agents.max(1);
-        Self { every, agents, place: id.0 % agents }
+    /// Reports ten times a round, if all agents are equally busy. A round is then late by a tenth of its
+    /// observations at most, whoever makes them.
+    pub(crate) fn new(every: u64, federation: &Federation) -> Self {
+        Self { stride: (every / (10 * federation.agents.max(1))).max(1) }
     }
 
-    /// Whether the round after `done` others is due for an agent that has made `own` observations: if all
-    /// took turns, everybody together would have made (own − 1)·N + place + 1.
-    pub(crate) fn is_due(self, own: u64, done: u64) -> bool {
-        let all = u128::from(own.saturating_sub(1)) * u128::from(self.agents) + u128::from(self.place) + 1;
-        own > 0 && all >= (u128::from(done) + 1) * u128::from(self.every)
+    /// Tells how many observations no model contains, if they are news by a stride or more.
+    pub(crate) fn report(self, unshared: u64, reported: &mut u64) -> Option<Uplink> {
+        if unshared < reported.saturating_add(self.stride) {
+            return None;
+        }
+        *reported = unshared;
+        Some(Uplink::RoundRequest { observations: unshared })
     }
 }
 
@@ -234,13 +257,25 @@ impl FedGlbAgent {
         }
     }
 
-    fn is_due(&self) -> bool {
+    /// What to say after an observation.
+    fn speak(&mut self) -> Option<Uplink> {
         match self.when {
-            When::Urgent(threshold) => {
-                self.view.buffer().count() as f64 * self.view.fresh_information() >= threshold
+            When::Urgent { threshold, clock, agents } => {
+                let own = self.view.buffer().count();
+                // ⌈n/N⌉ is the step in which the last round was, if agents take turns.
+                let was_due = self.record.contained < self.view.base().count().div_ceil(agents);
+                let waited = match clock {
+                    RoundClock::Steps => own.saturating_sub(u64::from(was_due)),
+                    RoundClock::Observations => own,
+                };
+                let due = waited as f64 * self.view.fresh_information() >= threshold;
+                let asks = due && !self.record.requested && self.record.frozen.is_none();
+                self.record.requested |= asks;
+                asks.then_some(Uplink::RoundRequest { observations: 0 })
             }
             When::Scheduled(schedule) => {
-                schedule.is_due(self.record.history.len() as u64, self.view.version().0)
+                let unshared = (self.record.history.len() as u64).saturating_sub(self.record.contained);
+                schedule.report(unshared, &mut self.record.reported)
             }
         }
     }
@@ -280,7 +315,7 @@ impl FedGlbAgent {
                 *width = self.constants.practical(radius);
             }
         }
-        self.record.contained = model.contains;
+        self.record.contain(model.contains);
         self.record.settle();
         if model.authoritative {
             self.record.round = crate::ids::RoundId(0);
@@ -314,11 +349,7 @@ impl Agent for FedGlbAgent {
         self.constants.link.check_reward(reward)?;
         self.record.history.push(arm, reward);
         self.observe(arm, reward);
-        if self.record.requested || self.record.frozen.is_some() || !self.is_due() {
-            return Ok(None);
-        }
-        self.record.requested = true;
-        Ok(Some(Uplink::RoundRequest))
+        Ok(self.speak())
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {

@@ -17,7 +17,7 @@ use crate::evidence::{Evidence, check_observation, packed};
 use crate::exchange::RoundConfig;
 use crate::exchange::view::View;
 use crate::federation::Federation;
-use crate::ids::{AgentId, RoundId, UserId};
+use crate::ids::{RoundId, UserId};
 use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -54,12 +54,16 @@ impl FedGlbUcb3 {
         check_schedule(self.round_every)
     }
 
-    /// γ = ½·min(1/(4S√(k_μ²S² + R²)), c_μ/((k_μ²S² + R²)·n)), n the observations of a round.
+    /// γ = ½·min(1/(4Z√(k_μ²Z² + R²)), c_μ/((k_μ²Z² + R²)·n)) with Z = S·X̄ and n the observations of a round
+    /// (Lemma 12). R bounds the noise, not its sub-Gaussian scale: a click differs from its mean by up to 1,
+    /// whatever `noise` says. Links whose rewards have no bound are given `noise` in its place.
     fn step(&self) -> f64 {
         let constants = self.model.constants();
-        let (k, s, r) = (constants.largest, constants.radius, constants.noise);
-        let square = k * k * s * s + r * r;
-        let small = 1.0 / (4.0 * s * square.sqrt());
+        let reach = constants.radius * constants.feature_bound;
+        let bound = constants.link.largest_error().unwrap_or(constants.noise);
+        let steepest = constants.largest * reach;
+        let square = steepest * steepest + bound * bound;
+        let small = 1.0 / (4.0 * reach * square.sqrt());
         0.5 * small.min(constants.smallest / (square * self.round_every as f64))
     }
 
@@ -69,12 +73,12 @@ impl FedGlbUcb3 {
         2.0 * self.step() * constants.lambda * constants.radius * constants.radius
     }
 
-    pub(crate) fn agent(&self, id: AgentId, dimension: usize, federation: &Federation) -> OnlineAgent {
+    pub(crate) fn agent(&self, dimension: usize, federation: &Federation) -> OnlineAgent {
         let constants = self.model.constants();
         OnlineAgent {
             constants,
             delta: constants.confidence / federation.agents.max(1) as f64,
-            schedule: Schedule::new(self.round_every, id, federation),
+            schedule: Schedule::new(self.round_every, federation),
             step: self.step(),
             view: View::new(Ridge::new(dimension, constants.lambda)),
             record: Record::new(dimension),
@@ -90,7 +94,8 @@ impl FedGlbUcb3 {
     pub(crate) fn coordinator(&self, dimension: usize) -> Rounds {
         let constants = self.model.constants();
         let update = Update::Online(Online::new(dimension, self.step(), self.potential()));
-        Rounds::new(NAME, constants, &self.rounds, update, Ridge::new(dimension, constants.lambda))
+        let model = Ridge::new(dimension, constants.lambda);
+        Rounds::new(NAME, constants, &self.rounds, update, model).on_schedule(self.round_every)
     }
 }
 
@@ -149,7 +154,7 @@ impl OnlineAgent {
         // What the coordinator has lost was forgotten here; what it did not have, is still here.
         let arrived = model.contains.saturating_sub(self.record.contained);
         self.record.history.forget(usize::try_from(arrived).expect("no more than are stored"));
-        self.record.contained = model.contains;
+        self.record.contain(model.contains);
         self.record.settle();
         if model.authoritative {
             self.record.round = RoundId(0);
@@ -193,13 +198,8 @@ impl Agent for OnlineAgent {
         self.constants.link.check_reward(reward)?;
         self.record.history.push(arm, reward);
         self.observe(arm, reward);
-        let own = self.record.contained + self.record.history.len() as u64;
-        let due = self.schedule.is_due(own, self.view.version().0);
-        if self.record.requested || self.record.frozen.is_some() || !due {
-            return Ok(None);
-        }
-        self.record.requested = true;
-        Ok(Some(Uplink::RoundRequest))
+        let unshared = self.record.history.len() as u64;
+        Ok(self.schedule.report(unshared, &mut self.record.reported))
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
@@ -263,5 +263,48 @@ impl Agent for OnlineAgent {
         (self.shared, self.own) = (bent(shared, d), own);
         (self.potential, self.squares) = (state.potential, state.squares);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::glm::Link;
+
+    /// γ by the formula of Lemma 12, for features no longer than one.
+    fn printed(k: f64, c: f64, s: f64, largest_noise: f64, batch: f64) -> f64 {
+        let square = k * k * s * s + largest_noise * largest_noise;
+        0.5 * f64::min(1.0 / (4.0 * s * square.sqrt()), c / (square * batch))
+    }
+
+    #[test]
+    fn the_step_is_that_of_lemma_12() {
+        let config = |link, norm_bound, noise, round_every| FedGlbUcb3 {
+            model: GlmConfig { link, norm_bound, noise, ..GlmConfig::default() },
+            round_every,
+            ..FedGlbUcb3::default()
+        };
+        let slope = Link::Logistic.slope(1.0);
+        // Clicks are off by up to one, whatever their sub-Gaussian scale is.
+        for noise in [0.5, 0.1] {
+            let step = config(Link::Logistic, 1.0, noise, 632).step();
+            assert!((step - printed(0.25, slope, 1.0, 1.0, 632.0)).abs() < 1e-15);
+        }
+        let step = config(Link::Logistic, 1.0, 0.5, 1).step();
+        assert!((step - printed(0.25, slope, 1.0, 1.0, 1.0)).abs() < 1e-15);
+        // Numbers have no bound of their own: the setting stands in for it.
+        let step = config(Link::Identity, 2.0, 0.3, 10).step();
+        assert!((step - printed(1.0, 1.0, 2.0, 0.3, 10.0)).abs() < 1e-15);
+    }
+
+    /// Twice as long features with half as long parameters are the same problem.
+    #[test]
+    fn the_step_knows_how_long_features_are() {
+        let model = |norm_bound, feature_bound| GlmConfig { norm_bound, feature_bound, ..Default::default() };
+        for round_every in [1, 80] {
+            let step = |model| FedGlbUcb3 { model, round_every, ..FedGlbUcb3::default() }.step();
+            assert_eq!(step(model(1.0, 2.0)), step(model(2.0, 1.0)));
+            assert!(step(model(1.0, 2.0)) < step(model(1.0, 1.0)));
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::coordinator::{Coordinator, Entrance};
 use crate::evidence::multiply;
 use crate::glm::link::Link;
 use crate::glm::projection::dot;
-use crate::ids::Tick;
+use crate::ids::{AgentId, Tick};
 use crate::message::{Outgoing, Recipient};
 use crate::random::Seed;
 

@@ -16,7 +16,7 @@ pub(crate) mod solver;
 pub(crate) mod ucb_glm;
 
 pub use config::{GlmConfig, Precision, SolverConfig};
-pub use fed_glb_ucb::{FedGlbUcb, ScheduledGlbUcb};
+pub use fed_glb_ucb::{FedGlbUcb, RoundClock, ScheduledGlbUcb};
 pub use fed_glb_ucb_3::FedGlbUcb3;
 pub use link::Link;
 pub use ons_glm::OnsGlm;

@@ -21,12 +21,14 @@ pub(crate) struct Record {
     pub(crate) frozen: Option<usize>,
     /// A round was asked for and has not ended.
     pub(crate) requested: bool,
+    /// How many observations that no model contains the coordinator was told of (scheduled rounds).
+    pub(crate) reported: u64,
 }
 
 impl Record {
     pub(crate) const fn new(dimension: usize) -> Self {
         let history = History::new(dimension);
-        Self { history, contained: 0, round: RoundId(0), frozen: None, requested: false }
+        Self { history, contained: 0, round: RoundId(0), frozen: None, requested: false, reported: 0 }
     }
 
     /// Answers a round with everything there is so far.
@@ -65,6 +67,13 @@ impl Record {
         Some(Gradient { round, step, gradient, curvature })
     }
 
+    /// A model arrived that contains so many observations. Its round ended what the coordinator had added up, so that
+    /// everything beyond it has to be told anew.
+    pub(crate) const fn contain(&mut self, contained: u64) {
+        self.contained = contained;
+        self.reported = 0;
+    }
+
     /// A round is over, with or without a result.
     pub(crate) const fn settle(&mut self) {
         self.frozen = None;
@@ -80,6 +89,7 @@ impl Record {
             round: self.round.0,
             frozen: self.frozen.map(|count| count as u64),
             requested: self.requested,
+            reported: self.reported,
             ..Default::default()
         }
     }
@@ -97,6 +107,7 @@ impl Record {
             round: RoundId(state.round),
             frozen,
             requested: state.requested,
+            reported: state.reported,
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::config::{Constants, GlmConfig, SolverConfig};
 use super::online::Online;
-use super::solver::{Minimiser, Problem, Solution};
+use super::solver::{Measured, Minimiser, Problem, Solution};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::{Evidence, add_assign, packed};
@@ -38,6 +38,10 @@ pub(crate) struct Rounds {
     agents: BTreeMap<AgentId, u64>,
     /// The evidence holds observations of an agent that is gone.
     orphaned: bool,
+    /// On a schedule: how many observations that are in no model begin a round.
+    every: Option<u64>,
+    /// How many such observations agents have told of, each the newest number.
+    reported: BTreeMap<AgentId, u64>,
     round: RoundId,
     open: Option<Open>,
 }
@@ -46,7 +50,7 @@ pub(crate) struct Rounds {
 #[derive(Clone, Debug)]
 pub(crate) enum Update {
     /// Ask for gradients until the loss is at its minimum.
-    Minimise { solver: SolverConfig, gap: f64, unit_information: f64 },
+    Minimise { solver: SolverConfig, gap: f64, unit_information: f64, measured: Measured },
     /// Take one step (FedGLB-UCB₃).
     Online(Online),
 }
@@ -83,7 +87,12 @@ impl Rounds {
         solver: &SolverConfig,
         dimension: usize,
     ) -> Self {
-        let update = Update::Minimise { solver: solver.clone(), gap: 0.0, unit_information: 0.0 };
+        let update = Update::Minimise {
+            solver: solver.clone(),
+            gap: 0.0,
+            unit_information: 0.0,
+            measured: Measured::default(),
+        };
         let constants = model.constants();
         Self::new(name, constants, rounds, update, Ridge::new(dimension, constants.ridge()))
     }
@@ -107,9 +116,29 @@ impl Rounds {
             update,
             agents: BTreeMap::new(),
             orphaned: false,
+            every: None,
+            reported: BTreeMap::new(),
             round: RoundId(0),
             open: None,
         }
+    }
+
+    /// The same with rounds whenever all agents together have told of `every` observations that are in no model.
+    pub(crate) fn on_schedule(self, every: u64) -> Self {
+        Self { every: Some(every), ..self }
+    }
+
+    /// An agent asks for a round, or tells of observations that count towards the next one.
+    fn ask_for_round(&mut self, now: Tick, from: AgentId, observations: u64) -> Vec<Outgoing> {
+        if observations > 0 {
+            self.reported.insert(from, observations);
+        }
+        let known: u128 = self.reported.values().map(|count| u128::from(*count)).sum();
+        let due = observations == 0 || self.every.is_none_or(|every| known >= u128::from(every));
+        if self.open.is_some() || !due {
+            return Vec::new();
+        }
+        self.start(now, self.agents.keys().copied().collect(), self.orphaned)
     }
 
     /// Begins a round among `participants`; whatever was under way is void.
@@ -235,10 +264,8 @@ impl Rounds {
         }
         let mut model = self.model.clone();
         model.refresh([&open.sum].into_iter()).expect("every part was checked with the sum so far");
-        let Update::Minimise { solver, .. } = &self.update else { unreachable!("handled above") };
-        let gap = solver.gap(open.sum.count());
-        let problem = Problem { constants: &self.constants, evidence: &open.sum, model: &model, gap };
-        let minimiser = Minimiser::new(solver, &problem, &self.estimate);
+        let Update::Minimise { solver, measured, .. } = &self.update else { unreachable!("handled above") };
+        let minimiser = Minimiser::new(solver.solver, measured, &self.estimate);
         let solving = Solving { minimiser, model, gradient: Vec::new(), curvature: None };
         self.ask(now, Open { solving: Some(solving), ..open })
     }
@@ -277,6 +304,7 @@ impl Rounds {
             return self.ask(now, open);
         };
         let Solution { estimate, gap, .. } = found;
+        let used = solving.minimiser.clone();
         let evidence = open.sum.with_predictions_of(&estimate);
         if !gap.is_finite()
             || !evidence.is_finite()
@@ -288,8 +316,10 @@ impl Rounds {
         }
         let mut unit = Ridge::new(evidence.dimension(), 1.0);
         let unit_information = unit.refresh([&evidence].into_iter()).map_or(0.0, |()| unit.information());
-        if let Update::Minimise { gap: last, unit_information: information, .. } = &mut self.update {
+        if let Update::Minimise { gap: last, unit_information: information, measured, .. } = &mut self.update
+        {
             (*last, *information) = (gap, unit_information);
+            measured.note(&used);
         }
         self.commit(&open, evidence, estimate)
     }
@@ -299,6 +329,8 @@ impl Rounds {
         self.model.refresh([&evidence].into_iter()).expect("it was checked before");
         (self.evidence, self.estimate) = (Arc::new(evidence), Arc::new(estimate));
         self.version = self.version.next();
+        // Whoever made more observations meanwhile tells of them anew, counted from this model.
+        self.reported.clear();
         for (agent, contained) in &mut self.agents {
             let part = open.parts.get(agent).copied();
             *contained = if open.whole { part.unwrap_or(0) } else { *contained + part.unwrap_or(0) };
@@ -329,6 +361,7 @@ impl Rounds {
     /// An agent's life is over: what it had is gone, and what it was asked will not be answered.
     fn bereave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         let contained = self.agents.remove(&agent).unwrap_or(0);
+        self.reported.remove(&agent);
         let minimises = matches!(self.update, Update::Minimise { .. });
         self.orphaned |= minimises && contained > 0;
         let Some(open) = &mut self.open else { return Vec::new() };
@@ -377,8 +410,7 @@ impl Coordinator for Rounds {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::RoundRequest if self.open.is_some() => Ok(Vec::new()),
-            Uplink::RoundRequest => Ok(self.start(now, self.agents.keys().copied().collect(), self.orphaned)),
+            Uplink::RoundRequest { observations } => Ok(self.ask_for_round(now, from, observations)),
             Uplink::RoundEvidence { round, evidence } => self.add(now, from, round, &evidence),
             Uplink::Gradient(gradient) => self.add_gradient(now, from, &gradient),
             other => Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() }),

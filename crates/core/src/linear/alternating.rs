@@ -69,8 +69,9 @@ impl History {
 
     /// Alternates, over the whole history, between
     /// θ_l = Π[(X_lᵀX_l + λI)⁻¹X_lᵀ(y − X_gθ_g)] and
-    /// θ_g = Π[(V_g + X_gᵀX_g + λI)⁻¹(b_g + X_gᵀ(y − X_lθ_l))], Π the projection onto the unit ball and
-    /// (V_g, b_g) = `shared`. Returns (θ_g, θ_l).
+    /// θ_g = Π[(V_g + X_gᵀX_g + λI)⁻¹(b_g + X_gᵀ(y − X_lθ_l))], Π the projection onto the ball of this
+    /// `radius` and (V_g, b_g) = `shared`. Returns (θ_g, θ_l).
+    #[expect(clippy::too_many_arguments, reason = "they are the symbols of the formula above")]
     pub(crate) fn split<'h>(
         &'h self,
         blocks: impl Fn(&'h [f64]) -> (&'h [f64], &'h [f64]),
@@ -78,6 +79,7 @@ impl History {
         mut theta_shared: Vec<f64>,
         local_dimension: usize,
         regularization: f64,
+        radius: f64,
         iterations: u32,
     ) -> (Vec<f64>, Vec<f64>) {
         let mut own = (Evidence::none(shared.dimension()), Evidence::none(local_dimension));
@@ -101,13 +103,13 @@ impl History {
                 add_multiple(&mut next_local, reward - dot(x_shared, &theta_shared), x_local);
             }
             models.1.solve(&mut next_local);
-            project(&mut next_local);
+            project(&mut next_local, radius);
             for (arm, reward) in self.rows() {
                 let (x_shared, x_local) = blocks(arm);
                 add_multiple(&mut next_shared, reward - dot(x_local, &next_local), x_shared);
             }
             models.0.solve(&mut next_shared);
-            project(&mut next_shared);
+            project(&mut next_shared, radius);
             let moved = distance(&next_shared, &theta_shared) + distance(&next_local, &theta_local);
             (theta_shared, theta_local) = (next_shared, next_local);
             if moved < 1e-8 {
@@ -119,7 +121,8 @@ impl History {
 }
 
 /// Splits one reward: what is left for the shared and for the local block, by alternating minimisation
-/// over this observation with both histories held fixed.
+/// over this observation with both histories held fixed. Estimates are projected onto the ball of this
+/// `radius`, the bound on the norm of a block's true parameters.
 ///
 /// With it in, a block's estimate is A + rB for a part r of the reward, A = θ̂ − p(xᵀθ̂)/(1+s),
 /// B = p/(1+s), p = V(λ)⁻¹x and s = xᵀp; so an alternation is scalar arithmetic.
@@ -129,6 +132,7 @@ pub(crate) fn split_one(
     local: &Ridge,
     x_local: &[f64],
     reward: f64,
+    radius: f64,
     iterations: u32,
 ) -> (f64, f64) {
     if x_local.is_empty() {
@@ -136,11 +140,11 @@ pub(crate) fn split_one(
     }
     let theta = shared.estimate();
     let (shared, local) = (Line::of(shared, x_shared, &theta), Line::of(local, x_local, &local.estimate()));
-    let mut from_shared = dot(x_shared, &theta) * shrink(dot(&theta, &theta));
+    let mut from_shared = dot(x_shared, &theta) * shrink(dot(&theta, &theta), radius);
     let mut from_local = 0.0;
     for _ in 0..iterations {
-        from_local = local.prediction(reward - from_shared);
-        let next = shared.prediction(reward - from_local);
+        from_local = local.prediction(reward - from_shared, radius);
+        let next = shared.prediction(reward - from_local, radius);
         let moved = (next - from_shared).abs();
         from_shared = next;
         if moved < 1e-10 {
@@ -170,9 +174,9 @@ impl Line {
         Self { aa: dot(&a, &a), ab: dot(&a, &b), bb: dot(&b, &b), xa: dot(x, &a), xb: dot(x, &b) }
     }
 
-    /// xᵀΠ(A + rB).
-    fn prediction(&self, r: f64) -> f64 {
-        (self.xa + r * self.xb) * shrink(self.aa + 2.0 * r * self.ab + r * r * self.bb)
+    /// xᵀΠ(A + rB), Π the projection onto the ball of this `radius`.
+    fn prediction(&self, r: f64, radius: f64) -> f64 {
+        (self.xa + r * self.xb) * shrink(self.aa + 2.0 * r * self.ab + r * r * self.bb, radius)
     }
 }
 
@@ -210,13 +214,13 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
 }
 
-/// What brings a vector of this squared norm into the unit ball.
-fn shrink(squared_norm: f64) -> f64 {
-    if squared_norm > 1.0 { 1.0 / squared_norm.sqrt() } else { 1.0 }
+/// The factor that brings a vector of this squared norm onto the ball of this `radius`, or 1 if it is inside.
+fn shrink(squared_norm: f64, radius: f64) -> f64 {
+    if squared_norm > radius * radius { radius / squared_norm.sqrt() } else { 1.0 }
 }
 
-fn project(theta: &mut [f64]) {
-    let factor = shrink(dot(theta, theta));
+fn project(theta: &mut [f64], radius: f64) {
+    let factor = shrink(dot(theta, theta), radius);
     for value in theta {
         *value *= factor;
     }

@@ -10,8 +10,8 @@ fn vector(d: usize, scale: f64, seed: u64) -> Vec<f64> {
     (0..d).map(|_| scale * stream.normal()).collect()
 }
 
-fn projected(mut theta: Vec<f64>) -> Vec<f64> {
-    project(&mut theta);
+fn projected(mut theta: Vec<f64>, radius: f64) -> Vec<f64> {
+    project(&mut theta, radius);
     theta
 }
 
@@ -60,16 +60,18 @@ fn with_observation(evidence: &Evidence, x: &[f64], r: f64) -> Vec<f64> {
 
 proptest! {
     #[test]
-    fn projecting_stays_in_the_ball_and_twice_is_once(d in 0usize..9, scale in 0.0..5.0f64, seed: u64) {
+    fn projecting_stays_in_the_ball_and_twice_is_once(
+        d in 0usize..9, scale in 0.0..5.0f64, radius in 0.1..4.0f64, seed: u64,
+    ) {
         let theta = vector(d, scale, seed);
-        let once = projected(theta.clone());
-        prop_assert!(norm(&once) <= 1.0 + 1e-15);
-        prop_assert!(distance(&projected(once.clone()), &once) < 1e-15);
-        if norm(&theta) <= 1.0 {
+        let once = projected(theta.clone(), radius);
+        prop_assert!(norm(&once) <= radius * (1.0 + 1e-15));
+        prop_assert!(distance(&projected(once.clone(), radius), &once) < 1e-14);
+        if norm(&theta) <= radius {
             prop_assert_eq!(once, theta);
         } else {
             // The nearest point of the ball lies on the ray.
-            prop_assert!(distance(&once, &theta) <= norm(&theta) - 1.0 + 1e-12);
+            prop_assert!(distance(&once, &theta) <= norm(&theta) - radius + 1e-12);
         }
     }
 
@@ -77,25 +79,25 @@ proptest! {
     fn projecting_brings_no_two_points_further_apart(d in 1usize..9, scale in 0.0..5.0f64, seed: u64) {
         let (a, b) = (vector(d, scale, seed), vector(d, scale, seed ^ 1));
         let apart = distance(&a, &b);
-        prop_assert!(distance(&projected(a), &projected(b)) <= apart * (1.0 + 1e-12));
+        prop_assert!(distance(&projected(a, 1.0), &projected(b, 1.0)) <= apart * (1.0 + 1e-12));
     }
 
     #[test]
     fn one_reward_is_split_like_by_plain_alternation(
-        dimensions in (1usize..6, 1usize..6), n in 0usize..12, reward in -3.0..3.0f64, seed: u64,
+        dimensions in (1usize..6, 1usize..6), n in 0usize..12, reward in -3.0..3.0f64, radius in 0.3..4.0f64, seed: u64,
     ) {
         let (shared, shared_model) = block(dimensions.0, n, seed);
         let (local, local_model) = block(dimensions.1, n / 2, seed ^ 7);
         let (x, z) = (vector(dimensions.0, 1.0, seed ^ 8), vector(dimensions.1, 1.0, seed ^ 9));
-        let mut theta = projected(shared_model.estimate());
+        let mut theta = projected(shared_model.estimate(), radius);
         let mut from_local = 0.0;
         for _ in 0..100 {
-            let theta_local = projected(with_observation(&local, &z, reward - dot(&x, &theta)));
+            let theta_local = projected(with_observation(&local, &z, reward - dot(&x, &theta)), radius);
             from_local = dot(&z, &theta_local);
-            theta = projected(with_observation(&shared, &x, reward - from_local));
+            theta = projected(with_observation(&shared, &x, reward - from_local), radius);
         }
         let expected = (reward - from_local, reward - dot(&x, &theta));
-        let (to_shared, to_local) = split_one(&shared_model, &x, &local_model, &z, reward, 100);
+        let (to_shared, to_local) = split_one(&shared_model, &x, &local_model, &z, reward, radius, 100);
         prop_assert!((to_shared - expected.0).abs() < 1e-6, "{to_shared} {}", expected.0);
         prop_assert!((to_local - expected.1).abs() < 1e-6, "{to_local} {}", expected.1);
     }
@@ -104,24 +106,24 @@ proptest! {
     fn without_local_features_the_whole_reward_is_shared(d in 1usize..6, n in 0usize..9, seed: u64) {
         let (_, model) = block(d, n, seed);
         let x = vector(d, 1.0, seed ^ 3);
-        let split = split_one(&model, &x, &Ridge::new(0, LAMBDA), &[], 0.7, 100);
+        let split = split_one(&model, &x, &Ridge::new(0, LAMBDA), &[], 0.7, 1.0, 100);
         prop_assert_eq!(split, (0.7, 0.0));
     }
 
     #[test]
     fn splitting_a_history_ends_where_neither_block_wants_to_move(
-        dimensions in (1usize..4, 1usize..4), n in 8usize..20, seed: u64,
+        dimensions in (1usize..4, 1usize..4), n in 8usize..20, radius in 0.5..4.0f64, seed: u64,
     ) {
         let (d_g, d_l) = dimensions;
-        let truth = (projected(vector(d_g, 0.3, seed)), projected(vector(d_l, 0.3, seed ^ 1)));
+        let truth = [(d_g, seed), (d_l, seed ^ 1)].map(|(d, seed)| projected(vector(d, 0.3 * radius, seed), radius));
         let mut history = History::new(d_g + d_l);
         for row in 0..n as u64 {
             let arm = vector(d_g + d_l, 1.0, seed ^ (row << 9) ^ 2);
-            history.push(&arm, dot(&arm[..d_g], &truth.0) + dot(&arm[d_g..], &truth.1));
+            history.push(&arm, dot(&arm[..d_g], &truth[0]) + dot(&arm[d_g..], &truth[1]));
         }
         let split = |arm| <[f64]>::split_at(arm, d_g);
         let shared = Evidence::none(d_g);
-        let (theta, local) = history.split(split, &shared, vec![0.0; d_g], d_l, LAMBDA, 20_000);
+        let (theta, local) = history.split(split, &shared, vec![0.0; d_g], d_l, LAMBDA, radius, 20_000);
         let mut own = (Evidence::none(d_g), Evidence::none(d_l));
         for (arm, reward) in history.rows() {
             let (x, z) = arm.split_at(d_g);
@@ -129,9 +131,9 @@ proptest! {
             own.1.add_observation(z, reward - dot(x, &theta));
         }
         // An observation of zeros leaves the sums as they are.
-        let again = projected(with_observation(&own.0, &vec![0.0; d_g], 0.0));
+        let again = projected(with_observation(&own.0, &vec![0.0; d_g], 0.0), radius);
         prop_assert!(distance(&again, &theta) < 1e-5);
-        let again = projected(with_observation(&own.1, &vec![0.0; d_l], 0.0));
+        let again = projected(with_observation(&own.1, &vec![0.0; d_l], 0.0), radius);
         prop_assert!(distance(&again, &local) < 1e-5);
     }
 }

@@ -86,6 +86,7 @@ impl AsyncLinUcbAm {
             shape,
             duplicated: self.duplicated,
             iterations: self.iterations,
+            radius: self.model.norm_bound,
             view: View::new(self.model.model(shared)),
             local: Block::new(self.model.model(local)),
             cold: self.cold_start.then(cold),
@@ -109,6 +110,8 @@ pub(crate) struct AmAgent {
     shape: Shape,
     duplicated: bool,
     iterations: u32,
+    /// S: alternations keep each block's parameters within this norm.
+    radius: f64,
     view: View,
     local: Block,
     /// Present until the blocks can be told apart.
@@ -179,6 +182,7 @@ impl AmAgent {
             shared_start,
             self.local.model.dimension(),
             self.view.regularization(),
+            self.radius,
             self.iterations,
         );
         for (arm, reward) in history.rows() {
@@ -214,8 +218,9 @@ impl Agent for AmAgent {
             self.warm_up();
         } else {
             let (shared, local) = self.blocks(arm);
+            let (model, own) = (self.view.model(), &self.local.model);
             let (to_shared, to_local) =
-                split_one(self.view.model(), shared, &self.local.model, local, reward, self.iterations);
+                split_one(model, shared, own, local, reward, self.radius, self.iterations);
             self.view.observe(shared, to_shared);
             self.local.observe(local, to_local);
         }

@@ -158,7 +158,7 @@ impl Coordinator for Rounds {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::RoundRequest => Ok(self.start(now)),
+            Uplink::RoundRequest { .. } => Ok(self.start(now)),
             // Too late for its round: its agent hears that in the commit and sends it again.
             Uplink::RoundEvidence { round, .. } if round < self.round || self.open.is_none() => {
                 Ok(Vec::new())

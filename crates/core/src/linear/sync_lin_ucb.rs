@@ -96,7 +96,7 @@ impl Agent for SyncAgent {
             return Ok(None);
         }
         self.requested = true;
-        Ok(Some(Uplink::RoundRequest))
+        Ok(Some(Uplink::RoundRequest { observations: 0 }))
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {

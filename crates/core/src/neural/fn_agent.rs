@@ -5,14 +5,15 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::config::NeuralConfig;
-use super::fn_ucb::{AlphaRule, FnUcb, TrainingMode};
+use super::diagonal::diagonal_of_inverse;
+use super::fn_ucb::{AlphaRule, FnUcb, TrainingData, TrainingMode, Trigger};
 use super::learner::{Learner, check_example};
 use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
 use super::network::{Network, Scratch};
 use super::rows::{Row, wrap};
 use super::scoring::Scoring;
 use super::sparse::Sparse;
-use super::statistic::Statistic;
+use super::statistic::{Precondition, Statistic, diagonal_growth};
 use super::widths::widths;
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
@@ -46,12 +47,18 @@ pub(crate) struct FnAgent {
     applied: usize,
     /// By how much those rows raised the information.
     fresh: f64,
+    /// The diagonal of the shared statistic, made when a trigger needs it.
+    diagonal: Option<Vec<f64>>,
+    /// The newest observation, if networks are trained on those of rounds only.
+    latest: Option<(Vec<f64>, f64)>,
     made: u64,
     choices: u64,
     /// The newest round answered, and how many rows were sent for it, until it ends.
     round: RoundId,
     frozen: Option<usize>,
     requested: bool,
+    /// It has asked not to wait any longer for the others of the round it answered.
+    hurried: bool,
     /// A round to be answered once there are so many rows.
     owed: Option<(RoundId, u64)>,
     probing: Option<Probing>,
@@ -129,11 +136,14 @@ impl FnAgent {
             model: None,
             applied: 0,
             fresh: 0.0,
+            diagonal: None,
+            latest: None,
             made: 0,
             choices: 0,
             round: RoundId(0),
             frozen: None,
             requested: false,
+            hurried: false,
             owed: None,
             probing,
         }
@@ -142,6 +152,11 @@ impl FnAgent {
     #[cfg(test)]
     pub(crate) fn unshared(&self) -> &[Row] {
         &self.rows
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn trained_on(&self) -> usize {
+        self.learner.kept()
     }
 
     const fn neural(&self) -> &NeuralConfig {
@@ -163,7 +178,7 @@ impl FnAgent {
 
     /// The shared statistic is another one, or rows are gone from the front.
     fn forget_model(&mut self) {
-        (self.model, self.applied, self.fresh) = (None, 0, 0.0);
+        (self.model, self.applied, self.fresh, self.diagonal) = (None, 0, 0.0, None);
     }
 
     fn scoring(&self) -> Scoring<'_> {
@@ -188,15 +203,35 @@ impl FnAgent {
         if threshold.is_infinite() {
             return false;
         }
-        self.catch_up();
-        self.rows.len() as f64 * self.fresh > threshold
+        self.rows.len() as f64 * self.trigger_information() > threshold
+    }
+
+    /// By how much the observations since the last round raised the information that the trigger measures.
+    fn trigger_information(&mut self) -> f64 {
+        if self.config.trigger == Trigger::Whole || self.neural().statistic == Precondition::Diagonal {
+            self.catch_up();
+            return self.fresh;
+        }
+        let shared = &self.shared;
+        let diagonal = self.diagonal.get_or_insert_with(|| {
+            let inverse = shared.statistic.told();
+            // What a coordinator tells is positive definite up to rounding; if that fails, its prior is.
+            let unknown = || vec![self.config.neural.regularization; shared.parameters()];
+            diagonal_of_inverse(inverse, shared.parameters()).unwrap_or_else(unknown)
+        });
+        diagonal_growth(diagonal, self.rows.iter().map(|row| &row.phi))
     }
 
     /// Answers a round with everything there is.
     fn answer(&mut self, round: RoundId) -> Uplink {
         (self.round, self.owed, self.frozen) = (round, None, Some(self.rows.len()));
+        if let Some((x, y)) = self.latest.take() {
+            self.learner.observe(&x, y, self.made);
+        }
         let trained = self.learner.trains(self.made);
-        if self.config.training != TrainingMode::Independent && trained {
+        if self.config.training != TrainingMode::Independent {
+            // An agent past its training stop submits the average as it is: its own last network would hold the
+            // average back for ever.
             self.learner.network = self.network.clone();
         }
         self.learner.train(&self.start, self.config.steps_after(0), self.made);
@@ -265,7 +300,7 @@ impl FnAgent {
 
     /// A round is over, with or without a result.
     const fn settle(&mut self) {
-        (self.frozen, self.requested, self.owed) = (None, false, None);
+        (self.frozen, self.requested, self.hurried, self.owed) = (None, false, false, None);
     }
 
     /// By how much the rows that are not in flight raise the information, once the others are known.
@@ -298,7 +333,10 @@ impl Agent for FnAgent {
             return Err(InputError::Overflow);
         }
         self.made += 1;
-        self.learner.observe(arm, reward, self.made);
+        match self.config.training_data {
+            TrainingData::All => self.learner.observe(arm, reward, self.made),
+            TrainingData::Rounds => self.latest = Some((arm.to_vec(), reward)),
+        }
         if let Some(probing) = &mut self.probing {
             probing.own.learn(&phi, reward);
         }
@@ -306,8 +344,15 @@ impl Agent for FnAgent {
         let said = match self.owed {
             Some((round, observations)) if self.rows.len() as u64 >= observations => Some(self.answer(round)),
             Some(_) => None,
+            // The round that this agent has answered is still waiting for others, and there is news already: agents
+            // are not equally busy, and waiting on would leave the busy ones without training.
+            None if self.frozen.is_some() => {
+                let hurries = self.config.lockstep && !self.hurried;
+                self.hurried |= hurries;
+                hurries.then_some(Uplink::NetworkRequest { observations: self.rows.len() as u64 })
+            }
             None => {
-                let asks = !self.requested && self.frozen.is_none() && self.is_due();
+                let asks = !self.requested && self.is_due();
                 self.requested |= asks;
                 asks.then_some(Uplink::NetworkRequest { observations: self.rows.len() as u64 })
             }
@@ -377,6 +422,9 @@ impl Agent for FnAgent {
             round: self.round.0,
             frozen: self.frozen.map(|count| count as u64),
             requested: self.requested,
+            hurried: self.hurried,
+            latest_features: self.latest.as_ref().map(|(x, _)| x.clone()).unwrap_or_default(),
+            latest_reward: self.latest.as_ref().map_or(0.0, |(_, y)| *y),
             owed_round,
             owed_observations,
             own: self.probing.as_ref().map(|probing| probing.own.save()),
@@ -406,11 +454,20 @@ impl Agent for FnAgent {
         if frozen.is_some_and(|count| count > rows.len()) {
             return Err(invalid("more is frozen than there is"));
         }
+        let dimension = self.start.layout.dimension;
+        let latest = match state.latest_features {
+            x if x.is_empty() => None,
+            x => {
+                check_example(dimension, &x, state.latest_reward)
+                    .map_err(|_| invalid("its newest observation does not fit"))?;
+                Some((x, state.latest_reward))
+            }
+        };
         if let Some(probing) = &mut self.probing {
             let none = self.config.neural.none(parameters);
             probing.own = none.restored(state.own.unwrap_or_default())?;
         }
-        self.learner = learner;
+        (self.learner, self.latest, self.hurried) = (learner, latest, state.hurried);
         (self.network, self.shared) = (network, model.shared);
         (self.version, self.contained) = (model.version, model.contains);
         (self.rows, self.made, self.choices) = (rows, state.observations, state.choices);

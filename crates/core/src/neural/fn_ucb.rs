@@ -26,15 +26,21 @@ pub struct FnUcb {
     /// D ≥ 0: an agent asks for a round when its observations since the last one, times the information they
     /// brought, exceed this. 0 asks after every observation, ∞ never. Default 0.
     pub round_threshold: Threshold,
+    /// Which determinant that information is measured by. Default whole, as printed; published code takes the
+    /// diagonal throughout.
+    pub trigger: Trigger,
     /// How rounds run.
     #[serde(flatten)]
     pub rounds: RoundConfig,
     /// Answer a round only after as many observations since the last one as the agent had that asked for it:
-    /// the end of an iteration, if agents take turns. Default true; false answers at once, which suits agents
-    /// that are not equally busy.
+    /// the end of an iteration, if agents take turns. Nobody waits longer than until an agent that has answered
+    /// observes something new: then the others answer with what they have. Default true; false answers
+    /// at once, with a round for every observation if `round_threshold` is 0.
     pub lockstep: bool,
     /// How the network is trained. Default fedavg; independent is the algorithm as printed.
     pub training: TrainingMode,
+    /// Which observations networks are trained on. Default all.
+    pub training_data: TrainingData,
     /// r ≥ 1: averages a round, with J/r steps between them (fedavg-rounds). Default 10.
     pub averaging_rounds: u64,
     /// Whether agents use the average of their networks. Without it each predicts with its own, which is an
@@ -71,6 +77,30 @@ pub enum TrainingMode {
     Pooled,
 }
 
+/// Which determinant measures the information that makes a round due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// That of the statistic as it is kept: whole, or diagonal where only the diagonal is kept.
+    #[default]
+    Whole,
+    /// That of the diagonal part of the matrix, as in published code. A whole statistic is inverted for it
+    /// after every round.
+    Diagonal,
+}
+
+/// Which observations an agent trains its network on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainingData {
+    /// All of its own.
+    #[default]
+    All,
+    /// The newest one of each round it answers, as in published code: observations of iterations without a round are
+    /// never trained on.
+    Rounds,
+}
+
 /// Parameters at which gradients are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -104,9 +134,11 @@ impl Default for FnUcb {
             linear_width: 0.1,
             network_width: 0.1,
             round_threshold: Threshold(0.0),
+            trigger: Trigger::Whole,
             rounds: RoundConfig::default(),
             lockstep: true,
             training: TrainingMode::Fedavg,
+            training_data: TrainingData::All,
             averaging_rounds: 10,
             averaging: true,
             features_at: FeaturePoint::Start,

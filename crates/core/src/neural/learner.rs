@@ -54,6 +54,11 @@ impl Learner {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) const fn kept(&self) -> usize {
+        self.observations.len()
+    }
+
     pub(crate) const fn failures(&self) -> u64 {
         self.failures
     }

@@ -2,6 +2,7 @@
 //! width of that model says where to explore.
 
 pub(crate) mod config;
+pub(crate) mod diagonal;
 pub(crate) mod fn_agent;
 pub(crate) mod fn_ucb;
 pub(crate) mod inverse;
@@ -22,7 +23,7 @@ pub(crate) mod training;
 pub(crate) mod widths;
 
 pub use config::NeuralConfig;
-pub use fn_ucb::{AlphaRule, FeaturePoint, FnUcb, TrainingMode};
+pub use fn_ucb::{AlphaRule, FeaturePoint, FnUcb, TrainingData, TrainingMode, Trigger};
 pub use message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 pub use network::NetworkKind;
 pub use neural_ucb::NeuralUcb;

@@ -77,8 +77,16 @@ impl NetworkRounds {
         }
     }
 
-    fn begin(&mut self, now: Tick, observations: u64) -> Vec<Outgoing> {
-        if self.open.is_some() || self.seats.is_empty() {
+    /// An agent asks for a round. If one is open that it has answered already, it has news while others are still waited
+    /// for: those are asked to answer with what they have.
+    fn begin(&mut self, now: Tick, from: AgentId, observations: u64) -> Vec<Outgoing> {
+        if let Some(open) = &self.open {
+            let hurries = open.step == 0 && open.parts.contains_key(&from);
+            let collect = Downlink::NetworkCollect { round: self.round, observations: 0 };
+            let waiting = open.waiting.iter().filter(|_| hurries);
+            return waiting.map(|agent| Outgoing::to(*agent, collect.clone())).collect();
+        }
+        if self.seats.is_empty() {
             return Vec::new();
         }
         self.round = RoundId(self.round.0 + 1);
@@ -167,7 +175,7 @@ impl NetworkRounds {
             self.open = Some(open);
             return self.abort();
         }
-        let average = mean(open.networks.values());
+        let average = self.mean(&open);
         let trains = open.parts.values().any(|part| part.trained);
         if trains && open.step + 1 < self.config.averages() {
             open.step += 1;
@@ -185,6 +193,27 @@ impl NetworkRounds {
             return outgoing;
         }
         self.commit(open, average)
+    }
+
+    /// The mean of the networks of a round, weighted by how many observations each agent has trained on or could have:
+    /// the network of a quiet agent knows less. Where nobody has any, all count the same.
+    fn mean(&self, open: &Open) -> Vec<f64> {
+        let seen = |agent: &AgentId| {
+            let before = self.seats.get(agent).map_or(0, |seat| seat.contained);
+            before.saturating_add(open.parts.get(agent).map_or(0, |part| part.evidence.count()))
+        };
+        let total = open.networks.keys().map(seen).fold(0, u64::saturating_add);
+        let mut sum: Vec<f64> = Vec::new();
+        for (agent, network) in &open.networks {
+            // Equal counts give 1/N to the last bit, as both are the same fraction, rounded once.
+            let share = match total {
+                0 => 1.0 / open.networks.len() as f64,
+                total => seen(agent) as f64 / total as f64,
+            };
+            sum.resize(network.len(), 0.0);
+            sum.iter_mut().zip(network).for_each(|(sum, value)| *sum += share * value);
+        }
+        sum
     }
 
     /// Makes the result of a round what everybody knows.
@@ -290,7 +319,7 @@ impl Coordinator for NetworkRounds {
             return Err(ProtocolError::UnknownAgent(from));
         }
         match message {
-            Uplink::NetworkRequest { observations } => Ok(self.begin(now, observations)),
+            Uplink::NetworkRequest { observations } => Ok(self.begin(now, from, observations)),
             Uplink::NetworkPart(part) => self.add(now, from, part),
             Uplink::Weights(weights) => self.add_network(now, from, weights),
             other => Err(ProtocolError::Unexpected { algorithm: NAME, message: other.kind() }),
@@ -348,17 +377,6 @@ fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, mut tell: impl FnM
             statistic.add_diagonal(squares, moment);
         }
     }
-}
-
-/// The mean of some networks, in the order of their agents.
-fn mean<'a>(networks: impl ExactSizeIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
-    let share = 1.0 / networks.len().max(1) as f64;
-    let mut sum: Vec<f64> = Vec::new();
-    for network in networks {
-        sum.resize(network.len(), 0.0);
-        sum.iter_mut().zip(network).for_each(|(sum, value)| *sum += share * value);
-    }
-    sum
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::evidence::packed;
 use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::neural::fn_agent::FnAgent;
-use crate::neural::{AlphaRule, FeaturePoint, NeuralConfig, TrainingMode};
+use crate::neural::{AlphaRule, FeaturePoint, NeuralConfig, TrainingData, TrainingMode, Trigger};
 use crate::parcel::LowRank;
 use crate::random::{Seed, Stream};
 use crate::trigger::Threshold;
@@ -123,6 +123,95 @@ fn without_a_threshold_a_round_ends_every_iteration() {
         assert_eq!(table.coordinator.shared.count, 4 * iteration);
     }
     assert!(parts(&table).iter().all(|part| part.evidence.count() == 1));
+}
+
+/// A busy agent is not left waiting for a quiet one: what it has to say next ends the round with what there is.
+#[test]
+fn a_round_ends_when_an_agent_that_answered_has_news() {
+    let mut table = Table::new(&small(), 3, 2);
+    table.learn(0);
+    assert_eq!(table.coordinator.version.0, 0, "two others have not acted yet");
+    table.learn(0);
+    assert_eq!(table.coordinator.version.0, 1);
+    let counts: Vec<u64> = parts(&table).iter().map(|part| part.evidence.count()).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 1, "{counts:?}");
+    assert_eq!(table.held(), 2, "nothing is lost");
+    for _ in 0..20 {
+        table.learn(0);
+    }
+    assert!(table.coordinator.version.0 >= 10, "only {} rounds", table.coordinator.version.0);
+    assert_eq!(table.held(), 22);
+    // Without lockstep nobody waits at all.
+    let mut table = Table::new(&FnUcb { lockstep: false, ..small() }, 3, 2);
+    (0..5).for_each(|_| table.learn(0));
+    assert_eq!(table.coordinator.version.0, 5);
+}
+
+/// The network of an agent with three observations counts for three times that of an agent with one.
+#[test]
+fn networks_are_averaged_by_what_they_have_seen() {
+    let mut table = Table::new(&FnUcb { lockstep: false, ..small() }, 2, 2);
+    table.coordinator.config.rounds.quorum = 0.0;
+    (0..3).for_each(|_| table.learn(0));
+    table.learn(1);
+    let last = parts(&table);
+    let (busy, quiet) = (&last[last.len() - 2].weights, &last[last.len() - 1].weights);
+    let found = &models(&table).last().unwrap().shared.weights;
+    for ((found, busy), quiet) in found.iter().zip(busy).zip(quiet) {
+        let one = (found - (0.75 * busy + 0.25 * quiet)).abs();
+        let other = (found - (0.25 * busy + 0.75 * quiet)).abs();
+        assert!(one.min(other) < 1e-12, "{found} of {busy} and {quiet}");
+    }
+}
+
+/// An agent whose training has ended hands on the average instead of the network it had then.
+#[test]
+fn an_agent_past_its_training_stop_submits_the_average() {
+    let neural = NeuralConfig { training_stop: 2, ..small().neural };
+    let config = FnUcb { neural, training: TrainingMode::Fedavg, lockstep: false, ..small() };
+    let mut table = Table::new(&config, 2, 2);
+    (0..4).for_each(|_| table.learn(0));
+    let average = models(&table).last().unwrap().shared.weights.clone();
+    table.learn(0);
+    let submitted = &parts(&table).iter().rev().find(|part| part.evidence.count() == 1).unwrap().weights;
+    for (submitted, average) in submitted.iter().zip(&average) {
+        assert!((submitted - average).abs() < 1e-6, "{submitted} is not {average}");
+    }
+}
+
+#[test]
+fn training_data_of_rounds_is_what_was_newest_when_they_were_answered() {
+    let config = FnUcb { training_data: TrainingData::Rounds, round_threshold: Threshold(30.0), ..small() };
+    let mut table = Table::new(&config, 2, 2);
+    for _ in 0..30 {
+        (0..2).for_each(|agent| table.learn(agent));
+    }
+    let rounds = table.coordinator.version.0;
+    let trained = table.agents[0].trained_on() as u64;
+    assert!(rounds > 1 && rounds < 30 && trained == rounds, "{trained} observations for {rounds} rounds");
+}
+
+#[test]
+fn the_diagonal_trigger_measures_what_the_diagonal_statistic_does() {
+    let rounds = |trigger, statistic| {
+        let neural = NeuralConfig { statistic, ..small().neural };
+        let config = FnUcb { neural, trigger, round_threshold: Threshold(30.0), ..small() };
+        let mut table = Table::new(&config, 2, 2);
+        let mut ended = Vec::new();
+        for step in 0..60 {
+            let before = table.coordinator.version;
+            (0..2).for_each(|agent| table.learn(agent));
+            if table.coordinator.version > before {
+                ended.push(step);
+            }
+        }
+        ended
+    };
+    // The gradients at the start are the same, so the sums of their squares are.
+    let diagonal = rounds(Trigger::Diagonal, Precondition::Diagonal);
+    assert_eq!(rounds(Trigger::Diagonal, Precondition::Full), diagonal);
+    assert_eq!(rounds(Trigger::Whole, Precondition::Diagonal), diagonal);
+    assert_ne!(rounds(Trigger::Whole, Precondition::Full), diagonal);
 }
 
 #[test]

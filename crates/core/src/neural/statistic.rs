@@ -260,6 +260,17 @@ impl Statistic {
     }
 }
 
+/// By how much the information of a diagonal grows with some observations.
+pub(crate) fn diagonal_growth<'a>(diagonal: &[f64], rows: impl Iterator<Item = &'a Sparse>) -> f64 {
+    let mut squares = vec![0.0; diagonal.len()];
+    for phi in rows {
+        phi.iter().for_each(|(index, value)| squares[index] += value * value);
+    }
+    let mut growth = Growth::default();
+    squares.iter().zip(diagonal).for_each(|(square, entry)| growth.by(square / entry));
+    growth.logarithm()
+}
+
 /// ln Π(1 + r) with one logarithm for many factors: (1 + p)(1 + r) − 1 = p + r + pr, which is as exact for small r as
 /// ln(1 + r).
 #[derive(Default)]

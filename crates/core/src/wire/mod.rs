@@ -22,7 +22,7 @@ mod size;
 #[rustfmt::skip]
 pub mod v1;
 
-pub(crate) use clusters::released_from_wire;
+pub(crate) use clusters::{released_from_wire, variance};
 pub(crate) use exchanges::{news_from_wire, news_to_wire};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
@@ -62,7 +62,9 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
     let kind = match message {
         Uplink::Evidence(upload) => v1::uplink::Kind::Evidence(exchanges::upload_to_wire(upload)),
         Uplink::Pull(pull) => v1::uplink::Kind::Pull(exchanges::pull_to_wire(pull)),
-        Uplink::RoundRequest => v1::uplink::Kind::RoundRequest(v1::RoundRequest {}),
+        Uplink::RoundRequest { observations } => {
+            v1::uplink::Kind::RoundRequest(v1::RoundRequest { observations: *observations })
+        }
         Uplink::RoundEvidence { round, evidence } => v1::uplink::Kind::RoundEvidence(v1::RoundEvidence {
             round: round.0,
             evidence: Some(parcel_to_wire(evidence)),
@@ -89,7 +91,9 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
     Ok(match message.kind.ok_or(DecodeError::invalid("uplink", "it has no kind"))? {
         v1::uplink::Kind::Evidence(upload) => Uplink::Evidence(exchanges::upload_from_wire(upload)?),
         v1::uplink::Kind::Pull(pull) => Uplink::Pull(exchanges::pull_from_wire(pull)?),
-        v1::uplink::Kind::RoundRequest(_) => Uplink::RoundRequest,
+        v1::uplink::Kind::RoundRequest(request) => {
+            Uplink::RoundRequest { observations: request.observations }
+        }
         v1::uplink::Kind::RoundEvidence(part) => Uplink::RoundEvidence {
             round: RoundId(part.round),
             evidence: parcel_from_wire(required(part.evidence)?)?,

@@ -22,14 +22,15 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
             let upload = pull.upload.as_ref().map_or(0, |upload| embedded(upload_len(upload)));
             integer(pull.based_on.0) + double(pull.doubt) + upload
         }
-        Uplink::RoundRequest => 0,
         Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
         Uplink::Gradient(gradient) => {
             let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
         }
         Uplink::Cluster(upload) => cluster_len(upload),
-        Uplink::NetworkRequest { observations } => integer(*observations),
+        Uplink::RoundRequest { observations } | Uplink::NetworkRequest { observations } => {
+            integer(*observations)
+        }
         Uplink::NetworkPart(part) => network_part_len(part),
         Uplink::Weights(weights) => weights_len(weights),
         Uplink::Extension(extension) => extension_len(extension),
@@ -55,7 +56,10 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
                 + snapshot
         }
         Downlink::Group(group) => {
-            integer(group.cluster.0) + integer(group.members) + embedded(snapshot_len(&group.snapshot))
+            integer(group.cluster.0)
+                + integer(group.members)
+                + embedded(snapshot_len(&group.snapshot))
+                + double(group.variance)
         }
         Downlink::ClusterReceipt { cluster, number, version } => {
             let version = version.map_or(0, |version| KEY + encoded_len_varint(version.0));
@@ -115,6 +119,7 @@ fn cluster_len(upload: &ClusterUpload) -> usize {
         + double(upload.information)
         + embedded(dense_len(&upload.evidence))
         + integer(u64::from(upload.released))
+        + double(upload.variance)
 }
 
 fn parcel_len(parcel: &Parcel) -> usize {

@@ -136,9 +136,12 @@ pub struct Answer {
     #[prost(message, optional, tag = "5")]
     pub snapshot: ::core::option::Option<Snapshot>,
 }
-/// Please start a round.
+/// Please start a round; on a schedule, when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RoundRequest {
+    /// How many observations of the agent no model contains yet. Zero asks for a round at once.
+    #[prost(uint64, tag = "1")]
+    pub observations: u64,
 }
 /// An agent's part of a round.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -361,6 +364,9 @@ pub struct ClusterUpload {
     /// The sums carry noise: they need not be those of any observations.
     #[prost(bool, tag = "6")]
     pub released: bool,
+    /// The variance of that noise in every number off the diagonal; on it, twice that.
+    #[prost(double, tag = "7")]
+    pub variance: f64,
 }
 /// All clusters of an agent: the answer to a regrouping.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -383,6 +389,9 @@ pub struct GroupSnapshot {
     pub members: u64,
     #[prost(message, optional, tag = "3")]
     pub snapshot: ::core::option::Option<Snapshot>,
+    /// The variance of the noise in the sums, 0 where they are exact.
+    #[prost(double, tag = "4")]
+    pub variance: f64,
 }
 /// An upload of a cluster was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -795,54 +804,48 @@ pub struct HubState {
     #[prost(uint64, tag = "4")]
     pub latest: u64,
 }
-/// A node of a tree of partial sums.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct NodeState {
-    #[prost(uint32, tag = "1")]
-    pub level: u32,
-    #[prost(double, repeated, tag = "2")]
-    pub noise: ::prost::alloc::vec::Vec<f64>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct TreeState {
+/// Sums over the observations between two releases, in units of fixed point: the lower triangle of Σxxᵀ, then Σxy.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeafState {
     #[prost(uint64, tag = "1")]
-    pub name: u64,
-    #[prost(uint64, tag = "2")]
-    pub released: u64,
-    #[prost(message, repeated, tag = "3")]
-    pub nodes: ::prost::alloc::vec::Vec<NodeState>,
+    pub count: u64,
+    #[prost(sint64, repeated, tag = "2")]
+    pub sums: ::prost::alloc::vec::Vec<i64>,
 }
+/// A combination of leaves with noise that was drawn for it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MeasurementState {
+    #[prost(double, repeated, tag = "1")]
+    pub numbers: ::prost::alloc::vec::Vec<f64>,
+}
+/// A stream of sums that is released again and again.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamState {
-    #[prost(message, optional, tag = "1")]
-    pub tree: ::core::option::Option<TreeState>,
-    /// What was released last.
-    #[prost(message, optional, tag = "2")]
-    pub last: ::core::option::Option<Evidence>,
-}
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
-pub struct TreeRecord {
-    #[prost(uint64, tag = "1")]
-    pub tree: u64,
-    #[prost(uint32, tag = "2")]
-    pub lineage: u32,
-    #[prost(double, tag = "3")]
-    pub inherited: f64,
-    #[prost(uint64, tag = "4")]
-    pub releases: u64,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct AccountantState {
-    #[prost(message, repeated, tag = "1")]
-    pub open: ::prost::alloc::vec::Vec<TreeRecord>,
+    /// The stream of a user's sums; otherwise of a cluster's.
+    #[prost(bool, tag = "1")]
+    pub user: bool,
     #[prost(uint64, tag = "2")]
-    pub trees: u64,
+    pub id: u64,
+    /// One for each release, and one that is filling.
+    #[prost(message, repeated, tag = "3")]
+    pub leaves: ::prost::alloc::vec::Vec<LeafState>,
+    #[prost(message, repeated, tag = "4")]
+    pub measured: ::prost::alloc::vec::Vec<MeasurementState>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AccountantState {
+    /// The newest cluster that was ever opened.
+    #[prost(uint64, optional, tag = "1")]
+    pub newest_cluster: ::core::option::Option<u64>,
+    #[prost(uint64, tag = "2")]
+    pub streams: u64,
     #[prost(uint64, tag = "3")]
     pub releases: u64,
-    #[prost(double, tag = "4")]
-    pub spent: f64,
-    #[prost(uint32, tag = "5")]
-    pub deepest: u32,
+    /// Most releases of one cluster and of one user.
+    #[prost(uint64, tag = "4")]
+    pub most_of_cluster: u64,
+    #[prost(uint64, tag = "5")]
+    pub most_of_user: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PrivacyState {
@@ -852,8 +855,10 @@ pub struct PrivacyState {
     pub streams: ::prost::alloc::vec::Vec<StreamState>,
     #[prost(uint64, tag = "3")]
     pub clipped: u64,
-    #[prost(double, optional, tag = "4")]
-    pub signal_to_shift: ::core::option::Option<f64>,
+    #[prost(uint64, tag = "4")]
+    pub beyond_cap: u64,
+    #[prost(double, optional, tag = "5")]
+    pub signal_to_noise: ::core::option::Option<f64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UserState {
@@ -895,6 +900,19 @@ pub struct LocalClusterState {
     pub stage_estimate: ::prost::alloc::vec::Vec<f64>,
     #[prost(uint64, tag = "9")]
     pub stage_count: u64,
+    /// Released sums of its users from before it split off, with the variance of their noise (private federations).
+    #[prost(message, optional, tag = "10")]
+    pub baseline: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "11")]
+    pub baseline_variance: f64,
+    /// What was uploaded last, with the variance of its noise (private federations).
+    #[prost(message, optional, tag = "12")]
+    pub said: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "13")]
+    pub said_variance: f64,
+    /// The variance of the noise in its group's sums (private federations).
+    #[prost(double, tag = "14")]
+    pub variance: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClusteredAgentState {
@@ -941,6 +959,9 @@ pub struct ClusterState {
     pub information: f64,
     #[prost(uint64, tag = "8")]
     pub version: u64,
+    /// The variance of the noise in its sums; 0 where they are exact.
+    #[prost(double, tag = "9")]
+    pub variance: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GroupState {
@@ -1050,6 +1071,9 @@ pub struct GlmAgentState {
     /// one-ucb-glm and n-ucb-glm: observations at the last refit.
     #[prost(uint64, tag = "17")]
     pub refitted: u64,
+    /// Scheduled rounds: how many observations that no model contains the coordinator was told of.
+    #[prost(uint64, tag = "18")]
+    pub reported: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MinimiserState {
@@ -1127,6 +1151,14 @@ pub struct GlmCoordinatorState {
     pub potential: f64,
     #[prost(double, tag = "22")]
     pub squares: f64,
+    /// Scheduled rounds: how many observations that no model contains each agent has.
+    #[prost(message, repeated, tag = "23")]
+    pub reported: ::prost::alloc::vec::Vec<GlmPart>,
+    /// solver = "auto": gradients asked for when each method was last used; 0 if it never was.
+    #[prost(uint64, tag = "24")]
+    pub preconditioned_evaluations: u64,
+    #[prost(uint64, tag = "25")]
+    pub newton_evaluations: u64,
 }
 /// An observation as the statistics see it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1212,6 +1244,14 @@ pub struct NeuralAgentState {
     /// Whether the widths are the mean over exactly these users.
     #[prost(bool, tag = "19")]
     pub averaged: bool,
+    /// The agent asked not to wait any longer for the others of the round it has answered.
+    #[prost(bool, tag = "20")]
+    pub hurried: bool,
+    /// The newest observation, if networks are trained on those of rounds only (training_data = "rounds").
+    #[prost(double, repeated, tag = "21")]
+    pub latest_features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, tag = "22")]
+    pub latest_reward: f64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PooledUserState {

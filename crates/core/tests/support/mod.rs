@@ -72,7 +72,7 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
                 Uplink::Pull(Pull { based_on, doubt, upload })
             })
             .boxed(),
-        Just(Uplink::RoundRequest),
+        any::<u64>().prop_map(|observations| Uplink::RoundRequest { observations }),
         extensions().prop_map(Uplink::Extension),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),
@@ -150,7 +150,15 @@ fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
     (integers(), integers(), integers(), informations(), evidences(), any::<bool>()).prop_map(
         |(cluster, number, based_on, information, evidence, released)| {
             let (cluster, based_on) = (ClusterId(cluster), Version(based_on));
-            ClusterUpload { cluster, number, based_on, information, evidence, released }
+            ClusterUpload {
+                cluster,
+                number,
+                based_on,
+                information,
+                evidence,
+                released,
+                variance: information,
+            }
         },
     )
 }
@@ -232,7 +240,12 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
             .prop_map(|(cluster, members, authoritative, version, information, evidence)| {
                 let (version, contains) = (Version(version), members);
                 let snapshot = Snapshot { authoritative, version, contains, information, evidence };
-                Downlink::Group(GroupSnapshot { cluster: ClusterId(cluster), members, snapshot })
+                Downlink::Group(GroupSnapshot {
+                    cluster: ClusterId(cluster),
+                    members,
+                    snapshot,
+                    variance: information,
+                })
             })
             .boxed(),
         (integers(), integers(), option::of(integers()))

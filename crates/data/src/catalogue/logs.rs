@@ -12,6 +12,9 @@ pub(super) const ALL: &[KnownSet] = &[KnownSet {
     title: "Open Bandit Dataset: clicks on 80 items, with propensities; one directory a policy",
     licence: "CC BY 4.0 (full data), Apache-2.0 (the small sample in the obp package)",
     address: "https://research.zozo.com/data.html",
+    // The archive of the full data has a directory for each campaign and policy, all with files of these names: which
+    // one is meant, only the caller can say.
+    download: None,
     // Each policy has its own files of these names.
     files: &[
         KnownFile { name: "all.csv", sha256: None },

@@ -11,7 +11,7 @@ use crate::labelled::LabelledFiles;
 use crate::log::LogFiles;
 use crate::recommender::RecommenderFiles;
 
-/// A data set that is known by name. posse brings none of them and downloads none of them.
+/// A data set that is known by name. posse brings none of them; `posse data fetch` gets them from their publishers.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownSet {
     /// Its name in commands.
@@ -22,6 +22,8 @@ pub struct KnownSet {
     pub licence: &'static str,
     /// Where to get it.
     pub address: &'static str,
+    /// The publisher's archive with the files in it, if there is one to download.
+    pub download: Option<&'static str>,
     /// The files that are read.
     pub files: &'static [KnownFile],
     /// What is in it, as its publisher says. Where we have seen no copy, that is all we know.

@@ -16,6 +16,7 @@ pub(super) const ALL: &[KnownSet] = &[
         title: "Statlog (Shuttle): 9 numbers, 7 classes",
         licence: CC_BY,
         address: "https://archive.ics.uci.edu/dataset/148/statlog+shuttle",
+        download: Some("https://archive.ics.uci.edu/static/public/148/statlog+shuttle.zip"),
         files: &[
             KnownFile::new("shuttle.trn", "87b24ee9fb5137e1d417659cf905d84d0e15342bbaa60770f1ae83da1a38200a"),
             KnownFile::new("shuttle.tst", "f776934a628d9b94c482cb058a76ddaa63823e0f74aec065813c9dff3b89d661"),
@@ -27,6 +28,7 @@ pub(super) const ALL: &[KnownSet] = &[
         title: "MAGIC Gamma Telescope: 10 numbers, 2 classes",
         licence: CC_BY,
         address: "https://archive.ics.uci.edu/dataset/159/magic+gamma+telescope",
+        download: Some("https://archive.ics.uci.edu/static/public/159/magic+gamma+telescope.zip"),
         files: &[KnownFile::new(
             "magic04.data",
             "e9314b7ebd4b4b59a3b3d65f7316663963777b16a46786877651dbbaa640b36a",
@@ -38,6 +40,7 @@ pub(super) const ALL: &[KnownSet] = &[
         title: "Mushroom: 22 categories, edible or poisonous",
         licence: CC_BY,
         address: "https://archive.ics.uci.edu/dataset/73/mushroom",
+        download: Some("https://archive.ics.uci.edu/static/public/73/mushroom.zip"),
         files: &[KnownFile::new(
             "agaricus-lepiota.data",
             "e65d082030501a3ebcbcd7c9f7c71aa9d28fdfff463bf4cf4716a3fe13ac360e",
@@ -49,6 +52,7 @@ pub(super) const ALL: &[KnownSet] = &[
         title: "Covertype: 10 numbers and 44 switches, 7 classes",
         licence: "CC BY 4.0, copyright Jock A. Blackard and Colorado State University",
         address: "https://archive.ics.uci.edu/dataset/31/covertype",
+        download: Some("https://archive.ics.uci.edu/static/public/31/covertype.zip"),
         files: &[KnownFile::new(
             "covtype.data.gz",
             "b22ca13b51814b12ef7fec2fc96a623903e35dab1469a4d1213fe9911d92912c",

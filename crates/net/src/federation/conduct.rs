@@ -43,6 +43,18 @@ impl Conduct {
         self.quarantined.get(&agent).is_some_and(|until| *until > Instant::now())
     }
 
+    /// Seconds that an agent's quarantine still lasts.
+    pub(super) fn quarantined_for(&self, agent: AgentId) -> Option<u64> {
+        let left = self.quarantined.get(&agent)?.checked_duration_since(Instant::now())?;
+        Some(left.as_secs() + 1)
+    }
+
+    /// Ends an agent's quarantine and forgets its refusals. Says whether it was in one.
+    pub(super) fn pardon(&mut self, agent: AgentId) -> bool {
+        self.refused.remove(&agent);
+        self.quarantined.remove(&agent).is_some_and(|until| until > Instant::now())
+    }
+
     /// Who is in quarantine now, in order.
     pub(super) fn quarantined(&mut self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.quarantined.retain(|_, until| *until > Instant::now());

@@ -4,23 +4,26 @@
 //! go, syncs once, and only then answers. Should the log fail, the hub knows more than the log: it is thrown
 //! away with all answers, and both are opened again. Nobody was told anything that is not kept.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posse_core::session::{DownFrame, Hub, LogEvent, Step, UpFrame};
-use posse_core::{AgentId, Cost, Epoch, Incarnation, Tick};
+use posse_core::{AgentId, Cost, Epoch, Tick};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::Status;
 use tracing::{error, info, warn};
 
 use super::conduct::Conduct;
+use super::credit::Credit;
+use super::ledger::Ledger;
+use super::lives::Lives;
 use super::outbox::Posted;
 use super::stopwatch::Stopwatch;
 use super::{
-    Answer, Attached, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal, Reply,
-    Standing, View, validate,
+    AgentInfo, Answer, Attached, Command, FederationConfig, FederationError, OpenLog, RETRY, Reason, Refusal,
+    Reply, Standing, View, validate,
 };
 use crate::clock::{Clock, RunningTime};
 use crate::log::{Log, LogError};
@@ -42,10 +45,14 @@ struct Owner {
     /// Frames for agents that come and fetch them, and who waits, first come first.
     mailboxes: BTreeMap<AgentId, VecDeque<DownFrame>>,
     waiting: VecDeque<AgentId>,
-    /// The newest number of a life given out.
-    given_out: BTreeMap<AgentId, Incarnation>,
+    lives: Lives,
     conduct: Conduct,
+    credit: Credit,
+    ledger: Ledger,
     stopwatch: Stopwatch,
+    /// The log failed: bytes of the batch that it could not keep, and when it is opened again.
+    failed: Option<(u64, Instant)>,
+    retry: Duration,
     time: RunningTime,
     up: Cost,
     down: Cost,
@@ -64,6 +71,7 @@ struct Outcome {
     frames: Vec<(AgentId, DownFrame)>,
     exchanges: Vec<(AgentId, Reply<Vec<DownFrame>>)>,
     left: Vec<Reply<()>>,
+    evicted: Vec<(Reply<bool>, bool)>,
     uploads: u64,
     permits: Vec<tokio::sync::OwnedSemaphorePermit>,
 }
@@ -92,8 +100,12 @@ pub(super) fn spawn(
         links: BTreeMap::new(),
         mailboxes: BTreeMap::new(),
         waiting: VecDeque::new(),
-        given_out: BTreeMap::new(),
+        lives: Lives::default(),
         conduct: Conduct::default(),
+        credit: Credit::default(),
+        ledger: Ledger::default(),
+        failed: None,
+        retry: RETRY.0,
         stopwatch: Stopwatch::default(),
         up: Cost::default(),
         down: Cost::default(),
@@ -140,18 +152,16 @@ impl Owner {
     }
 
     /// How long nothing has to be done.
-    fn patience(&mut self) -> Option<std::time::Duration> {
-        let Some(state) = &self.state else { return Some(RETRY) };
+    fn patience(&mut self) -> Option<Duration> {
+        let Some(state) = &self.state else { return Some(self.retry) };
         let deadline = state.hub.deadline()?;
-        Some(std::time::Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
+        Some(Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
     }
 
     /// Judges, keeps and answers a batch.
     fn take(&mut self, batch: &mut Vec<Command>) -> Next {
-        if self.state.is_none()
-            && let Err(error) = self.bring_back()
-        {
-            self.trouble(Some(error.to_string()));
+        if self.state.is_none() && self.failed.is_none_or(|(_, again)| again <= Instant::now()) {
+            self.try_again();
         }
         let now = self.time.now();
         let mut outcome = Outcome::default();
@@ -202,20 +212,16 @@ impl Owner {
                 self.frame(agent, frame, answer, now, outcome);
             }
             Command::Refused { agent, reason } => self.note_refusal(agent, reason),
-            Command::Join { agent, resumes, reply } => {
+            Command::Join { agent, resumes, process, reply } => {
                 let shut_out = self.conduct.is_quarantined(agent);
                 let life = match &self.state {
                     None => Err(Refusal::unavailable(&self.why())),
                     Some(_) if shut_out => Err(quarantined()),
-                    Some(_) if resumes => Ok(Incarnation(0)),
-                    Some(state) => {
-                        let known = state.hub.last_incarnation(agent).unwrap_or_default();
-                        let last = self.given_out.get(&agent).copied().unwrap_or_default().max(known);
-                        let life = Incarnation(last.0 + 1);
-                        self.given_out.insert(agent, life);
-                        Ok(life)
-                    }
+                    Some(state) => self.lives.join(&state.hub, agent, resumes, &process),
                 };
+                if let Err(refusal) = &life {
+                    self.note_refusal(agent, refusal.reason);
+                }
                 let _ = reply.send(life);
             }
             Command::Leave { agent, reply } => match &mut self.state {
@@ -226,9 +232,16 @@ impl Owner {
                     outcome.left.push(reply);
                 }
             },
-            Command::Evict { agent } => {
-                self.let_go(agent, Status::unauthenticated("the token was revoked"));
+            Command::CutLink { agent, why } => {
+                self.let_go(agent, Status::unauthenticated(why));
                 self.mailboxes.remove(&agent);
+            }
+            Command::Agents { reply } => drop(reply.send(self.agents())),
+            Command::Evict { agent, reply } => self.evict(agent, now, reply, outcome),
+            Command::Pardon { agent, reply } => {
+                let done = self.conduct.pardon(agent);
+                info!(federation = self.config.name, agent = agent.0, done, "pardoned");
+                let _ = reply.send(Ok(done));
             }
             Command::Look { reply } => drop(reply.send(self.view())),
             Command::Measure { reply } => drop(reply.send(self.measure())),
@@ -244,6 +257,48 @@ impl Owner {
             }
             Command::Drain { .. } | Command::Abort => {}
         }
+    }
+
+    /// Ends an agent's life and tells it so; the answer waits until that is on the disk.
+    fn evict(&mut self, agent: AgentId, now: Tick, reply: Reply<bool>, outcome: &mut Outcome) {
+        let Some(state) = &mut self.state else {
+            let _ = reply.send(Err(Refusal::unavailable(&self.why())));
+            return;
+        };
+        let step = state.hub.leave(now, agent);
+        let done = !step.log.is_empty();
+        self.follow(step, outcome);
+        let why = Refusal::new(Reason::Superseded, format!("the operator evicted {agent}"));
+        self.let_go(agent, why.into_status());
+        self.mailboxes.remove(&agent);
+        info!(federation = self.config.name, agent = agent.0, done, "evicted");
+        outcome.evicted.push((reply, done));
+    }
+
+    /// What is known of every agent that has joined or was refused.
+    fn agents(&self) -> Vec<AgentInfo> {
+        let Some(State { hub, .. }) = &self.state else { return Vec::new() };
+        let all: BTreeSet<AgentId> = hub.agents().chain(self.ledger.agents()).collect();
+        let information = hub.coordinator().inspect().information;
+        let describe = |agent: AgentId| {
+            let account = self.ledger.of(agent);
+            let standing = hub.coordinator().agent(agent);
+            let life = hub.last_incarnation(agent);
+            AgentInfo {
+                agent: agent.0,
+                life: life.map_or(0, |life| life.0),
+                gone: life.is_some() && hub.incarnation(agent).is_none(),
+                connected: self.links.contains_key(&agent),
+                away: false,
+                quarantined_for: self.conduct.quarantined_for(agent),
+                last_seen: account.last_seen,
+                uploads: standing.map_or(0, |standing| standing.uploads),
+                observations: account.observations,
+                staleness: standing.map_or(0.0, |standing| information - standing.information),
+                refused: account.refused.into_iter().map(|(why, count)| (why.to_owned(), count)).collect(),
+            }
+        };
+        all.into_iter().map(describe).collect()
     }
 
     fn frame(&mut self, agent: AgentId, frame: UpFrame, answer: Answer, now: Tick, outcome: &mut Outcome) {
@@ -266,7 +321,7 @@ impl Owner {
                 self.note_refusal(agent, refusal.reason);
                 match answer {
                     Answer::Exchange(reply) => drop(reply.send(Err(refusal))),
-                    Answer::Link(_) => self.let_go(agent, refusal.into()),
+                    Answer::Link(_) => self.let_go(agent, refusal.into_status()),
                 }
             }
         }
@@ -291,15 +346,24 @@ impl Owner {
         let Some(state) = &mut self.state else {
             return Err(Refusal::unavailable(&self.why()));
         };
+        self.lives.check(&state.hub, agent, frame.incarnation)?;
+        let mut charged = 0;
         if let Some(message) = &frame.message {
             validate::check(&self.config, message)?;
+            charged = self.credit.spend(&self.config, agent, message, Instant::now())?;
         }
         let cost = frame.cost();
-        let step = state.hub.receive(now, agent, frame)?;
-        self.up.add(cost);
-        if step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..))) {
+        let step = state.hub.receive(now, agent, frame);
+        let counts = |step: &Step| step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..)));
+        let counted = step.as_ref().is_ok_and(counts);
+        if counted {
             self.conduct.accepted(agent);
+        } else {
+            self.credit.refund(agent, charged);
         }
+        let step = step?;
+        self.ledger.heard(agent, if counted { charged } else { 0 });
+        self.up.add(cost);
         Ok(step)
     }
 
@@ -344,6 +408,9 @@ impl Owner {
         for reply in outcome.left {
             let _ = reply.send(Ok(()));
         }
+        for (reply, done) in outcome.evicted {
+            let _ = reply.send(Ok(done));
+        }
         let limit = self.config.snapshot_every.saturating_mul(1 << 20);
         if self.state.as_ref().is_some_and(|state| state.log.bytes_since_snapshot() >= limit) {
             self.save();
@@ -352,6 +419,8 @@ impl Owner {
 
     /// The log failed: what the hub did since the last sync never happened.
     fn lose(&mut self, cause: &LogError, outcome: Outcome) {
+        let bytes = outcome.entries.iter().map(|entry| entry.len() as u64).sum();
+        self.failed = Some((bytes, Instant::now() + self.retry));
         error!(federation = self.config.name, %cause, "the log cannot be written");
         self.metrics.refused(&self.config.name, Reason::Unavailable);
         self.trouble(Some(cause.to_string()));
@@ -364,12 +433,32 @@ impl Owner {
         for reply in outcome.left {
             let _ = reply.send(Err(refusal.clone()));
         }
+        for (reply, _) in outcome.evicted {
+            let _ = reply.send(Err(refusal.clone()));
+        }
         // Links stay: what was not answered is sent again.
     }
 
-    /// Opens the log and goes on where it ends.
+    /// Opens a log that failed again, later and later.
+    fn try_again(&mut self) {
+        match self.bring_back() {
+            Ok(()) => self.retry = RETRY.0,
+            Err(error) => {
+                self.trouble(Some(error.to_string()));
+                let bytes = self.failed.map_or(0, |(bytes, _)| bytes);
+                self.failed = Some((bytes, Instant::now() + self.retry));
+                self.retry = (2 * self.retry).min(RETRY.1);
+            }
+        }
+    }
+
+    /// Opens the log and goes on where it ends. After a failure it must first take as much as it could not keep: a
+    /// full disk can be read, and saying that all is well until the next upload would be a lie.
     fn bring_back(&mut self) -> Result<(), FederationError> {
         let mut log = (self.open)()?;
+        if let Some((bytes, _)) = self.failed {
+            log.probe(bytes)?;
+        }
         let replay = log.replay()?;
         let name = &self.config.name;
         let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
@@ -405,6 +494,7 @@ impl Owner {
         );
         self.metrics.log_bytes(&self.config.name, log.bytes());
         self.state = Some(State { hub, log });
+        self.failed = None;
         self.trouble(None);
         Ok(())
     }
@@ -475,6 +565,7 @@ impl Owner {
 
     fn note_refusal(&mut self, agent: AgentId, reason: Reason) {
         self.metrics.refused(&self.config.name, reason);
+        self.ledger.refused(agent, reason);
         self.conduct.refused(&self.config, agent, reason);
     }
 

@@ -97,8 +97,9 @@ impl RunConfig {
         }
     }
 
-    /// Runs with a coordinator that counts repeated uploads twice: would anybody notice?
-    #[cfg(feature = "planted-bug")]
+    /// Runs as if the coordinator counted every upload twice. Tests of the invariants use it to show that the
+    /// invariants would notice; it is no part of the interface.
+    #[doc(hidden)]
     pub fn run_with_planted_bug(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         linked::run(self, self.prepare()?, observer, true)
     }
@@ -125,6 +126,11 @@ impl RunConfig {
         if !self.algorithm.takes_local_features() && shapes().any(|shape| shape != first) {
             let allowed = "agents with different numbers of features need async-lin-ucb-am or lin-ucb";
             return Err(ConfigError::new("name", self.algorithm.name(), allowed));
+        }
+        if let (Some(link), Some(rewards)) = (self.algorithm.link(), world.rewards())
+            && !rewards.fit(link)
+        {
+            return Err(ConfigError::new("link", link.name(), rewards.allowed_links()));
         }
         let central = self.algorithm.placement() == Placement::Central;
         let separate = self.network != NetworkConfig::default() || !self.faults.is_empty();

@@ -9,7 +9,7 @@ use super::data::Loaded;
 use super::shuffle::Shuffle;
 use super::split::{Parts, Split};
 use super::table::LabelledTable;
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Rows of a labelled table: each interaction offers an arm for every class, and the right one pays 1.
 ///
@@ -91,6 +91,10 @@ impl World for Classification {
             self.arm[first..first + x.len()].fill(0.0);
         }
         offer.luck = Luck::Noise(0.0);
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Clicks)
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

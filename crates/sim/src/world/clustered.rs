@@ -4,7 +4,7 @@ use posse_core::{AgentId, ConfigError, Domain, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::vector::{dot, gaussian};
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Which users an agent serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +138,10 @@ impl World for Clustered {
             offer.push(&self.features, dot(theta, &self.features));
         }
         offer.luck = Luck::Coin(self.clicks.stream(0, step).uniform());
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Clicks)
     }
 
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{Loaded, require};
 use super::vector::dot;
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Clusters of rows: where each lies, and which share of its rows has the wanted label.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +89,10 @@ impl World for ClusteredArms {
             offer.push(x, share);
         }
         offer.luck = Luck::Coin(self.members.stream(offer.agent.0, step).uniform());
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Clicks)
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

@@ -7,7 +7,7 @@ use posse_core::{AgentId, ConfigError, Domain, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::vector::{dot, gaussian};
-use super::{Offer, World};
+use super::{Offer, Rewards, World};
 
 /// The parameters move on a great circle: from where they start towards a random direction at a right
 /// angle, and all the way around. The shared part turns alike for all agents, the local part turns within
@@ -109,6 +109,10 @@ impl World for Drifting {
         for (arm, mean) in offer.means.iter_mut().enumerate() {
             *mean = dot(theta, offer.arms.row(arm));
         }
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        self.world.rewards()
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::form::Form;
 use super::vector::{direction, dot, scale};
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Expected rewards μ(xᵀθ) with one θ for all agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,6 +122,14 @@ impl World for Glm {
             Link::Logistic | Link::Probit => Luck::Coin(stream.uniform()),
             Link::Poisson => Luck::Count { quantile: stream.uniform(), most: self.config.most },
         };
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(match self.config.link {
+            Link::Identity => Rewards::Numbers,
+            Link::Logistic | Link::Probit => Rewards::Clicks,
+            Link::Poisson => Rewards::Counts,
+        })
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

@@ -10,7 +10,7 @@ use super::drift::Drift;
 use super::form::{Ball, Form};
 use super::noise::{Noise, NoiseShape};
 use super::vector::dot;
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Rewards θᵢᵀx + noise where θᵢ is a shared part followed by agent i's local part, each of length one,
 /// and ‖x‖ ≤ 1 over both parts together.
@@ -155,6 +155,10 @@ impl World for Heterogeneous {
             }
         }
         offer.luck = Luck::Noise(self.noise.draw(step));
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Numbers)
     }
 
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>> {

@@ -8,7 +8,7 @@ use super::drift::Drift;
 use super::form::{Ball, Form};
 use super::noise::{Noise, NoiseShape};
 use super::vector::dot;
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Rewards θᵀx + noise with one θ for all agents, ‖θ‖ = 1 and ‖x‖ ≤ 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,10 @@ impl World for Linear {
             }
         }
         offer.luck = Luck::Noise(self.noise.draw(step));
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Numbers)
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

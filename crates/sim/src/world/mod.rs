@@ -29,7 +29,7 @@ mod vector;
 
 use std::sync::Arc;
 
-use posse_core::{AgentId, Arms, ConfigError, Seed, Shape, UserId};
+use posse_core::{AgentId, Arms, ConfigError, Link, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 pub use arrival::{ArrivalConfig, Arrivals};
@@ -80,6 +80,12 @@ pub trait World: Send {
         None
     }
 
+    /// What rewards can be, if the world knows: a run whose algorithm cannot take them is refused before it
+    /// begins. `None` by default, which lets the run begin and end at the first reward that does not fit.
+    fn rewards(&self) -> Option<Rewards> {
+        None
+    }
+
     /// The true parameters of an agent over all its features, shared ones first. `None` where the world has
     /// none or they change over time.
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>>;
@@ -87,6 +93,39 @@ pub trait World: Send {
     /// The cluster that a user belongs to in truth, if users are clustered.
     fn cluster(&self, _user: UserId) -> Option<u64> {
         None
+    }
+}
+
+/// What the rewards of a world can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewards {
+    /// Any number.
+    Numbers,
+    /// 0 or 1.
+    Clicks,
+    /// 0, 1, 2 and so on.
+    Counts,
+}
+
+impl Rewards {
+    /// Whether a model with this link can take all of them.
+    #[must_use]
+    pub const fn fit(self, link: Link) -> bool {
+        match link {
+            Link::Identity => true,
+            Link::Logistic | Link::Probit => matches!(self, Self::Clicks),
+            Link::Poisson => matches!(self, Self::Clicks | Self::Counts),
+        }
+    }
+
+    /// What a link must be to take them, for messages.
+    #[must_use]
+    pub const fn allowed_links(self) -> &'static str {
+        match self {
+            Self::Numbers => "this environment pays any number, which only the link \"identity\" takes",
+            Self::Clicks => "this environment pays 0 or 1, which every link takes",
+            Self::Counts => "this environment pays counts, which the links \"poisson\" and \"identity\" take",
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::form::Form;
 use super::noise::{Noise, NoiseShape};
 use super::vector::{direction, dot, scale};
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Rewards that follow a curve of aᵀx, with one `a` of length one for all agents and ‖x‖ = 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +99,10 @@ impl World for Nonlinear {
     }
 
     /// None: `a` is not what a linear model would have to find.
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Numbers)
+    }
+
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {
         None
     }

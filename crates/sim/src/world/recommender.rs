@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{Loaded, require};
 use super::split::{Parts, Split};
-use super::{Luck, Offer, World};
+use super::{Luck, Offer, Rewards, World};
 
 /// Who liked what: items with features, and the items that each user liked in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +75,20 @@ impl Interactions {
     #[must_use]
     pub fn events(&self) -> usize {
         self.events.len()
+    }
+
+    /// For each user that liked anything: how often it did, and the mean of the features of what it liked.
+    #[must_use]
+    pub fn tastes(&self) -> Vec<(usize, Vec<f64>)> {
+        let taste = |user: usize| {
+            let own = &self.events[self.first[user]..self.first[user + 1]];
+            let mut mean = vec![0.0; self.width];
+            for item in own {
+                mean.iter_mut().zip(self.item(*item)).for_each(|(sum, x)| *sum += x / own.len() as f64);
+            }
+            (own.len(), mean)
+        };
+        (0..self.users()).map(taste).filter(|(events, _)| *events > 0).collect()
     }
 
     fn item(&self, item: u32) -> &[f64] {
@@ -231,6 +245,10 @@ impl World for Recommender {
             offer.push(&self.features, f64::from(item == liked));
         }
         offer.luck = Luck::Noise(0.0);
+    }
+
+    fn rewards(&self) -> Option<Rewards> {
+        Some(Rewards::Clicks)
     }
 
     fn parameters(&self, _: AgentId) -> Option<Vec<f64>> {

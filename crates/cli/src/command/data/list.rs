@@ -41,7 +41,8 @@ fn all(sets: &[&KnownSet]) -> String {
     let list: String = lines.collect();
     format!(
         "{list}\nYour own files: `posse data prepare table` for any labelled table, `… log` for any log of decisions.\n\
-         `posse data list NAME` shows licence, address and files of one. posse brings none of them and downloads none.\n"
+         `posse data list NAME` shows licence, address and files of one. posse brings none of them; `posse data fetch NAME`\n\
+         gets one from its publisher.\n"
     )
 }
 
@@ -54,7 +55,7 @@ fn one(set: &KnownSet) -> String {
     }
     let counts: Vec<String> = set.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
     text + &format!(
-        "  counts   {}\n\nposse data prepare {} --raw DIR --out data/{}\n",
+        "  counts   {}\n\nposse data fetch {} --out data/{}\n",
         counts.join(", "),
         set.name,
         set.name
@@ -70,6 +71,7 @@ fn to_json(set: &KnownSet) -> Value {
         "title": set.title,
         "licence": set.licence,
         "address": set.address,
+        "download": set.download,
         "files": files.collect::<Vec<_>>(),
         "counts": counts,
     })

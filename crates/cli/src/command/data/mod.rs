@@ -1,22 +1,24 @@
 //! `posse data`: data sets from their publishers' files, as worlds that experiments can name.
 
+pub(crate) mod fetch;
 mod inspect;
 mod list;
 mod prepare;
+pub(crate) mod users;
 
 use std::path::PathBuf;
 
 use super::{Ending, print, print_json};
 
-/// List, prepare, inspect and verify data sets
+/// List, fetch, prepare, inspect and verify data sets
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   posse data list
-  posse data prepare shuttle --raw downloads/shuttle --out data/shuttle
+  posse data fetch shuttle --out data/shuttle
   posse data inspect data/shuttle
 
-Nothing is ever downloaded: `posse data list` says where to get what. Every subcommand but prepare takes --json.")]
+Only fetch speaks to the network; prepare reads what is on the disk. List, inspect and verify take --json.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -25,9 +27,11 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     List(list::Args),
+    Fetch(fetch::Args),
     Prepare(Box<prepare::Args>),
     Inspect(inspect::Args),
     Verify(Verify),
+    Users(users::Args),
 }
 
 /// Read everything in prepared directories and compare it with their manifests
@@ -45,9 +49,11 @@ struct Verify {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     match &args.action {
         Action::List(args) => list::run(args),
+        Action::Fetch(args) => fetch::run(args),
         Action::Prepare(args) => prepare::run(args),
         Action::Inspect(args) => inspect::run(args),
         Action::Verify(args) => verify(args),
+        Action::Users(args) => users::run(args),
     }
 }
 

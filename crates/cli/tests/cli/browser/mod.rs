@@ -5,9 +5,10 @@ mod chromium;
 
 use std::path::Path;
 
+use posse_testing::skip;
 use serde_json::Value;
 
-use crate::command::{directory_with, posse, skip};
+use crate::command::{directory_with, posse};
 use crate::frames::{Columns, column, read};
 
 const EXPERIMENT: &str = r#"

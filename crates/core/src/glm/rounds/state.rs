@@ -7,7 +7,7 @@ use prost::Message;
 use super::{Open, Rounds, Solving, Update};
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
-use crate::glm::solver::Minimiser;
+use crate::glm::solver::{Measured, Minimiser};
 use crate::ids::{AgentId, RoundId, Tick, Version};
 use crate::wire::{self, v1};
 
@@ -22,11 +22,14 @@ impl Rounds {
             orphaned: self.orphaned,
             estimate: self.estimate.to_vec(),
             round: self.round.0,
+            reported: self.reported.iter().map(part).collect(),
             ..Default::default()
         };
         match &self.update {
-            Update::Minimise { gap, unit_information, .. } => {
+            Update::Minimise { gap, unit_information, measured, .. } => {
                 (state.gap, state.unit_information) = (*gap, *unit_information);
+                state.preconditioned_evaluations = measured.preconditioned;
+                state.newton_evaluations = measured.newton;
             }
             Update::Online(online) => online.save(&mut state),
         }
@@ -65,8 +68,12 @@ impl Rounds {
         let mut model = self.model.clone();
         model.restore(&state.model.clone().unwrap_or_default())?;
         match &mut self.update {
-            Update::Minimise { gap, unit_information, .. } => {
+            Update::Minimise { gap, unit_information, measured, .. } => {
                 (*gap, *unit_information) = (state.gap, state.unit_information);
+                *measured = Measured {
+                    preconditioned: state.preconditioned_evaluations,
+                    newton: state.newton_evaluations,
+                };
             }
             Update::Online(online) => online.restore(&state)?,
         }
@@ -75,6 +82,7 @@ impl Rounds {
         self.model = model;
         self.agents = state.agents.iter().map(|part| (AgentId(part.agent), part.count)).collect();
         self.orphaned = state.orphaned;
+        self.reported = state.reported.iter().map(|part| (AgentId(part.agent), part.count)).collect();
         self.estimate = Arc::new(state.estimate);
         self.round = RoundId(state.round);
         self.open = open;

@@ -8,7 +8,7 @@ mod step;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{Constants, SolverConfig};
+use super::config::Constants;
 use super::projection::dot;
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
@@ -19,7 +19,8 @@ use crate::wire::v1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Solver {
-    /// Whichever of `preconditioned` and `newton` will send fewer scalars.
+    /// Whichever of `preconditioned` and `newton` sent fewer scalars when it was last used. The first round
+    /// is `preconditioned`; `newton` is tried once it could be cheaper.
     #[default]
     Auto,
     /// Projected accelerated gradient with adaptive restart.
@@ -102,13 +103,13 @@ enum Method {
 
 impl Minimiser {
     /// Starts at `estimate`, the last minimum.
-    pub(crate) fn new(config: &SolverConfig, problem: &Problem<'_>, estimate: &[f64]) -> Self {
-        let method = match config.solver {
+    pub(crate) fn new(solver: Solver, measured: &Measured, estimate: &[f64]) -> Self {
+        let method = match solver {
             Solver::Restart => Method::Restart,
             Solver::Nesterov => Method::Nesterov,
             Solver::Newton => Method::Newton,
             Solver::Preconditioned => Method::Preconditioned,
-            Solver::Auto => cheaper(problem),
+            Solver::Auto => measured.cheaper(estimate.len()),
         };
         Self {
             method,
@@ -207,18 +208,34 @@ fn noise_floor(problem: &Problem<'_>) -> f64 {
     rounding * rounding * problem.count() / (2.0 * problem.constants.lambda)
 }
 
-/// Of the two good methods, the one that will send fewer scalars: 2d for a gradient, and the curvature's
-/// d(d+1)/2 on top for Newton's.
-fn cheaper(problem: &Problem<'_>) -> Method {
-    let d = problem.evidence.dimension() as f64;
-    let (gradient, matrix) = (2.0 * d, packed(problem.evidence.dimension()) as f64);
-    // A gradient step in the right norm leaves (1 − 1/√κ) of the excess; a Newton step squares it. Both
-    // start about d/n above the minimum and must come down to ε.
-    let decades = libm::log((d / problem.count()).max(problem.gap) / problem.gap).max(1.0);
-    let rate = -libm::log1p(-1.0 / problem.condition().sqrt().max(1.0 + 1e-9));
-    let gradients = 2.0 + decades / rate.max(1e-6);
-    let jumps = 2.0 + libm::log2(1.0 + decades);
-    if gradients * gradient <= jumps * (gradient + matrix) { Method::Preconditioned } else { Method::Newton }
+/// How many gradients the two good methods asked for when each was last used; zero if it never was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) preconditioned: u64,
+    pub(crate) newton: u64,
+}
+
+/// The fewest gradients that Newton's method can do with: one to see where it is, one to see that it has arrived.
+const FEWEST_JUMPS: u64 = 2;
+
+impl Measured {
+    /// Takes note of a minimisation that has ended.
+    pub(crate) fn note(&mut self, minimiser: &Minimiser) {
+        match minimiser.method {
+            Method::Preconditioned => self.preconditioned = minimiser.evaluations,
+            Method::Newton => self.newton = minimiser.evaluations,
+            Method::Restart | Method::Nesterov => {}
+        }
+    }
+
+    /// The method that sent fewer scalars for d features: 2d a gradient, and the curvature's d(d+1)/2 on top for
+    /// Newton's. One that was not used yet is taken at the least it can need.
+    fn cheaper(&self, d: usize) -> Method {
+        let (gradient, matrix) = (2 * d as u64, packed(d) as u64);
+        let by_gradients = self.preconditioned.saturating_mul(gradient);
+        let by_jumps = self.newton.max(FEWEST_JUMPS).saturating_mul(gradient + matrix);
+        if by_gradients <= by_jumps { Method::Preconditioned } else { Method::Newton }
+    }
 }
 
 /// vᵀ(Σxxᵀ + ridge·I)v.

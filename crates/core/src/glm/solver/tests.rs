@@ -53,9 +53,8 @@ impl Data {
     }
 
     fn solve(&self, solver: Solver, start: &[f64]) -> Solution {
-        let config = SolverConfig { solver, ..SolverConfig::default() };
         let problem = self.problem();
-        let mut minimiser = Minimiser::new(&config, &problem, start);
+        let mut minimiser = Minimiser::new(solver, &Measured::default(), start);
         loop {
             // Saving and restoring in the middle makes no difference.
             minimiser = Minimiser::restored(minimiser.save(), start.len()).unwrap();
@@ -93,8 +92,7 @@ fn what_is_returned_is_as_near_the_minimum_as_it_says() {
             // Ten times as exact, by Newton's method.
             let mut exact = data.problem();
             exact.gap = 1e-24;
-            let config = SolverConfig { solver: Solver::Newton, ..SolverConfig::default() };
-            let mut reference = Minimiser::new(&config, &exact, &[0.0; 6]);
+            let mut reference = Minimiser::new(Solver::Newton, &Measured::default(), &[0.0; 6]);
             let minimum = loop {
                 let count = data.history.len();
                 let (g, h) = data.history.gradient_and_curvature(link, reference.point(), count);
@@ -122,9 +120,9 @@ fn all_methods_reach_the_same_point() {
     let data = Data::new(Link::Logistic, 5, 400, 0.6, 9);
     // Far below what a federation asks for, so that the points themselves agree.
     let solve = |solver| {
-        let (config, mut problem) = (SolverConfig { solver, ..SolverConfig::default() }, data.problem());
+        let mut problem = data.problem();
         problem.gap = 1e-15;
-        let mut minimiser = Minimiser::new(&config, &problem, &[0.0; 5]);
+        let mut minimiser = Minimiser::new(solver, &Measured::default(), &[0.0; 5]);
         loop {
             let (g, h) = data.history.gradient_and_curvature(Link::Logistic, minimiser.point(), 400);
             if let Some(found) = minimiser.advance(&problem, &g, Some(&h), 5000) {
@@ -192,11 +190,18 @@ fn rewards_of_one_kind_give_a_finite_minimum_in_the_ball() {
 }
 
 #[test]
-fn the_cheaper_method_is_chosen() {
-    // Slopes that hardly differ: gradients in the shared norm; slopes that differ a lot: curvature.
-    let data = Data::new(Link::Logistic, 10, 1000, 0.5, 3);
-    assert_eq!(cheaper(&data.problem()), Method::Preconditioned);
-    let steep = GlmConfig { link: Link::Poisson, norm_bound: 4.0, ..GlmConfig::default() }.constants();
-    let problem = Problem { constants: &steep, ..data.problem() };
-    assert_eq!(cheaper(&problem), Method::Newton);
+fn the_cheaper_method_is_the_one_that_was_measured_to_be() {
+    let method = |preconditioned, newton, d| Measured { preconditioned, newton }.cheaper(d);
+    // Nothing is known yet: gradients alone, and jumps once gradients cost more than two jumps could.
+    assert_eq!(method(0, 0, 10), Method::Preconditioned);
+    assert_eq!(method(4, 0, 10), Method::Preconditioned);
+    assert_eq!(method(9, 0, 10), Method::Newton);
+    // Four jumps of 75 scalars or nine gradients of 20.
+    assert_eq!(method(9, 4, 10), Method::Preconditioned);
+    assert_eq!(method(20, 4, 10), Method::Newton);
+    let mut measured = Measured::default();
+    let mut minimiser = Minimiser::new(Solver::Newton, &measured, &[0.0; 3]);
+    minimiser.evaluations = 5;
+    measured.note(&minimiser);
+    assert_eq!(measured, Measured { preconditioned: 0, newton: 5 });
 }

@@ -1,0 +1,103 @@
+//! Results of record as pages that people can look at: one for each figure, and an index that shows all of them.
+//!
+//! A page has what was claimed, what came out, what became of the claims, the figures, the cost and the settings. Beside it lie
+//! the numbers (`summary.parquet`) and `record.json`, which says by hashes which experiment and which numbers it was made of. A
+//! test compares them, so that no page can outlive its experiment unnoticed.
+
+mod index;
+mod page;
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::check::Verdict;
+use crate::command::minutes;
+use crate::figures::{self, Figure};
+use crate::report::{Material, write_svg};
+use crate::results::{Build, Made, durable};
+
+const RECORD: &str = "record.json";
+const SUMMARY: &str = "summary.parquet";
+
+/// What a page was made of.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The figure.
+    pub(crate) id: String,
+    /// Where it was published.
+    pub(crate) paper: String,
+    /// What it shows.
+    pub(crate) shows: String,
+    /// SHA-256 of the experiment's text.
+    pub(crate) experiment_sha256: String,
+    /// SHA-256 of the numbers beside the page.
+    pub(crate) summary_sha256: String,
+    /// Who ran it.
+    pub(crate) posse: Build,
+    /// How many cells there are, with how many seeds.
+    pub(crate) cells: usize,
+    /// Seeds of each setting.
+    pub(crate) seeds: u64,
+    /// What all cells took, on one processor.
+    pub(crate) processor_minutes: f64,
+    /// The cell that takes the least time, by its place in the plan: a test runs it again.
+    pub(crate) quickest_cell: usize,
+    /// What became of the claims.
+    pub(crate) checks: Vec<Verdict>,
+    /// The pictures, the first of which the index shows.
+    pub(crate) pictures: Vec<String>,
+}
+
+/// Writes the page of a figure and what belongs to it into a directory of pages.
+pub(crate) fn write_page(pages: &Path, figure: &Figure, made: &Made, results: &Path) -> anyhow::Result<()> {
+    let own = pages.join(&figure.id);
+    if own.exists() {
+        std::fs::remove_dir_all(&own).with_context(|| format!("cannot replace {}", own.display()))?;
+    }
+    std::fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    let material = Material::new(made);
+    let pictures = page::chosen(write_svg(&material, &own)?)?;
+    std::fs::copy(results.join(SUMMARY), own.join(SUMMARY))
+        .with_context(|| format!("{} is not complete", results.display()))?;
+    let text = figures::text(&figure.id).unwrap_or_default();
+    let seconds = |cell: &usize| match &made.outcomes[*cell] {
+        Some(Ok(record)) => record.seconds,
+        _ => f64::INFINITY,
+    };
+    let quickest = (0..made.cells.len()).min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or(0);
+    let record = Record {
+        id: figure.id.clone(),
+        paper: figure.paper.into(),
+        shows: figure.shows.clone(),
+        experiment_sha256: sha256(text.as_bytes()),
+        summary_sha256: sha256(&std::fs::read(own.join(SUMMARY))?),
+        posse: made.manifest.posse.clone(),
+        cells: made.cells.len(),
+        seeds: made.experiment.repetitions,
+        processor_minutes: minutes(made),
+        quickest_cell: quickest,
+        checks: made.manifest.checks.clone(),
+        pictures,
+    };
+    durable::replace_text(&own.join("README.md"), &page::page(&record, &material, text))?;
+    durable::replace_text(&own.join(RECORD), &(serde_json::to_string_pretty(&record)? + "\n"))
+}
+
+/// Writes the index of all pages in a directory.
+pub(crate) fn write_index(pages: &Path) -> anyhow::Result<()> {
+    let records: Vec<Option<Record>> = figures::all()
+        .iter()
+        .map(|figure| {
+            let text = std::fs::read(pages.join(&figure.id).join(RECORD)).ok()?;
+            serde_json::from_slice(&text).ok()
+        })
+        .collect();
+    durable::replace_text(&pages.join("README.md"), &index::index(&figures::all(), &records))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,63 @@
+//! What every algorithm must do, whatever it computes.
+//!
+//! [`check`] plays a small federation with an algorithm and returns the first promise that it breaks. Run it in a
+//! test of your own crate:
+//!
+//! ```
+//! use posse_core::{Algorithm, LinUcb, Shape};
+//!
+//! let algorithm = Algorithm::LinUcb(LinUcb::default());
+//! posse_conformance::check(&algorithm, Shape::shared(4)).unwrap();
+//! ```
+//!
+//! The promises are those of [`Agent`](posse_core::Agent) and [`Coordinator`](posse_core::Coordinator): the same
+//! calls give the same bytes; a restored machine goes on as if nothing had happened; every observation is counted
+//! once; an error changes nothing; the order of arms does not matter; and over links that lose and repeat frames
+//! nothing is counted twice and everything arrives in the end.
+#![forbid(unsafe_code)]
+
+mod delivery;
+mod host;
+mod machines;
+
+use std::fmt;
+
+use posse_core::{Algorithm, Shape};
+
+/// A promise that an algorithm broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The promise, for example "a restored agent goes on with the same choices".
+    pub promise: &'static str,
+    /// What happened instead, and when.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it does not hold that {}: {}", self.promise, self.what)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Plays an algorithm and says how it broke one promise, if it did.
+type Promise = fn(&Algorithm, Shape) -> Result<(), Violation>;
+
+/// `Ok` if the algorithm keeps every promise with arms of this `shape`, or else the first one that it breaks.
+///
+/// Settings should let agents speak within a few dozen interactions; otherwise there is little to see.
+pub fn check(algorithm: &Algorithm, shape: Shape) -> Result<(), Violation> {
+    let promises: [Promise; 9] = [
+        machines::repeats,
+        machines::restores,
+        machines::counts_once,
+        machines::shows_what_it_learns,
+        machines::ignores_the_order_of_arms,
+        machines::takes_the_only_arm,
+        machines::refuses_bad_input_unchanged,
+        machines::refuses_foreign_states,
+        delivery::survives_bad_links,
+    ];
+    promises.iter().try_for_each(|promise| promise(algorithm, shape))
+}
