@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, ClusterUpload,
-    Cost, Downlink, Fclub, FclubDc, FedGlbUcb, FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy,
-    PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold, Uplink,
+    Cost, Downlink, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FedGlbUcb,
+    FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy, PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold,
+    Uplink,
 };
 use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
@@ -217,6 +218,10 @@ fn clusters() -> ClusterConfig {
     }
 }
 
+fn exchange() -> ExchangeConfig {
+    ExchangeConfig { message_price: 0.008, ..ExchangeConfig::default() }
+}
+
 /// Settings under which something happens in twenty steps.
 fn play(algorithm: Algorithm) -> RunConfig {
     let lazy = protocol(3.0, 5.0, JoinPolicy::Lazy);
@@ -235,6 +240,15 @@ fn play(algorithm: Algorithm) -> RunConfig {
         }
         Algorithm::FedLinUcb(config) => {
             Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(2.0)), ..config })
+        }
+        Algorithm::ExchangeLinUcb(config) => {
+            Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: exchange(), ..config })
+        }
+        Algorithm::ExchangeLinTs(config) => {
+            Algorithm::ExchangeLinTs(ExchangeLinTs { exchange: exchange(), ..config })
+        }
+        Algorithm::ExchangeLinIgw(config) => {
+            Algorithm::ExchangeLinIgw(ExchangeLinIgw { exchange: exchange(), ..config })
         }
         Algorithm::AsyncLinUcbAm(config) => {
             let protocol = protocol(1.5, 2.0, JoinPolicy::Lazy);

@@ -171,7 +171,11 @@ impl ExchangeAgent {
         let (mut again, mut free) = (None, false);
         match snapshot {
             Some(snapshot) => match self.view.adopt(&snapshot)? {
-                Adopted::Stale => {}
+                // Late or repeated: what it says besides is as old.
+                Adopted::Stale => {
+                    self.asking &= !pulled;
+                    return Ok(None);
+                }
                 Adopted::Yes => self.estimates.growth = 1.0,
                 Adopted::WithUpload => (self.estimates.growth, free) = (1.0, true),
                 Adopted::Again(upload) => again = Some(upload),

@@ -20,7 +20,7 @@ use crate::width::{ModelConfig, NOT_NEGATIVE};
 #[serde(default)]
 pub struct ExchangeConfig {
     /// The regret, in units of reward, that a message has to save to be worth sending: the one knob between
-    /// regret and traffic. 0 speaks whenever the bounds below allow it. Default 0.008.
+    /// regret and traffic. 0 speaks whenever the bounds below allow it. Default 0.0125.
     pub message_price: f64,
     /// The regret that a byte has to save, on top of that of its message. Default 0.
     pub byte_price: f64,
@@ -44,7 +44,7 @@ pub struct ExchangeConfig {
 impl Default for ExchangeConfig {
     fn default() -> Self {
         Self {
-            message_price: 0.008,
+            message_price: 0.0125,
             byte_price: 0.0,
             least_growth: 0.1,
             most_growth: 31.0,
