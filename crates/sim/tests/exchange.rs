@@ -197,7 +197,7 @@ impl Plain {
         let best = argmax(means.iter().copied());
         let mut loss = means[best] - means[played];
         for k in (0..means.len()).filter(|&k| k != best) {
-            let deviation = self.model.noise * (widths[k].powi(2) + widths[best].powi(2)).sqrt();
+            let deviation = self.model.noise * (widths[k] * widths[k] + widths[best] * widths[best]).sqrt();
             let z = (means[k] - means[best]) / deviation;
             if z <= -6.0 {
                 continue;
