@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use posse_core::privacy::{PrivacyPolicy, Unit};
 use posse_net::agent::{AgentTls, Carriage, sidecar};
 use posse_net::{Agent, AgentConfig};
 use tokio::net::TcpListener;
@@ -62,6 +63,21 @@ pub(crate) struct Args {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
+    /// Join private federations only, whatever the coordinator offers; kept in the state
+    #[arg(long)]
+    require_privacy: bool,
+    /// The largest ε that this agent accepts; 1 if only --require-privacy is given
+    #[arg(long, value_name = "EPSILON")]
+    max_epsilon: Option<f64>,
+    /// The largest δ that this agent accepts; 1e-5 if only --require-privacy is given
+    #[arg(long, value_name = "DELTA")]
+    max_delta: Option<f64>,
+    /// What ε must protect at least
+    #[arg(long, value_enum, value_name = "UNIT")]
+    unit: Option<UnitArg>,
+    /// A TOML file with a [privacy] table of the same: max_epsilon, max_delta, unit, allow_raw_buffer
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["require_privacy", "max_epsilon", "max_delta", "unit"])]
+    policy: Option<PathBuf>,
     /// Begin a new life if another process has spoken for this agent, instead of stopping
     #[arg(long)]
     new_life: bool,
@@ -93,7 +109,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         signals.asked_to_end().await;
         sidecar.stop().await;
         agent.clone().close().await?;
-        if let Some(report) = agent.inspect(|machine| machine.privacy()) {
+        if let Some(report) = agent.privacy() {
             let lines = statement::lines(&report, 1);
             print(&lines.into_iter().map(|line| line + "\n").collect::<String>())?;
         }
@@ -142,9 +158,51 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
         default_reward: args.default_reward,
         new_life_if_superseded: args.new_life,
         carriage: every.map_or(Carriage::Link, Carriage::Exchange),
+        policy: policy(args)?,
         tls: AgentTls { authority: args.ca.as_deref().map(read).transpose()?, identity, name: None },
         ..AgentConfig::default()
     })
+}
+
+/// What protects at least; in the order of strictness.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum UnitArg {
+    /// One interaction
+    Interaction,
+    /// All interactions of one user with this agent
+    User,
+}
+
+/// The table of a policy's file.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    privacy: PrivacyPolicy,
+}
+
+/// What the agent requires about privacy: from the file, from the flags, or nothing.
+fn policy(args: &Args) -> anyhow::Result<Option<PrivacyPolicy>> {
+    if let Some(path) = &args.policy {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file: PolicyFile =
+            toml::from_str(&text).with_context(|| format!("{} is not a privacy policy", path.display()))?;
+        return Ok(Some(file.privacy));
+    }
+    let Args { require_privacy, max_epsilon, max_delta, unit, .. } = args;
+    if !require_privacy && max_epsilon.is_none() && max_delta.is_none() && unit.is_none() {
+        return Ok(None);
+    }
+    let usual = PrivacyPolicy::default();
+    Ok(Some(PrivacyPolicy {
+        max_epsilon: max_epsilon.unwrap_or(usual.max_epsilon),
+        max_delta: max_delta.unwrap_or(usual.max_delta),
+        unit: match unit {
+            Some(UnitArg::User) => Unit::User,
+            Some(UnitArg::Interaction) | None => Unit::Interaction,
+        },
+        ..usual
+    }))
 }
 
 /// Whether an address is certainly on this machine: a name that only begins like one is not.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posse_core::ConfigError;
+use posse_core::privacy::PrivacyPolicy;
+use posse_core::{ConfigError, Registry};
 
 use crate::clock::Clock;
 
@@ -29,6 +30,9 @@ pub struct AgentConfig {
     pub expire_after: Option<Duration>,
     /// What a choice is taken to have brought when it expires. Default: nothing is learned from it.
     pub default_reward: Option<f64>,
+    /// How long a choice through the sidecar may wait for news, with algorithms that ask for them. Default 0:
+    /// it does not wait.
+    pub wait: Duration,
     /// How many choices may wait; beyond it the oldest expire early. Default 100 000.
     pub most_pending: usize,
     /// How messages travel.
@@ -39,11 +43,16 @@ pub struct AgentConfig {
     pub longest_pause: Duration,
     /// Where the noise of private federations comes from.
     pub noise: NoiseOrigin,
+    /// The privacy that this agent requires of a federation, whatever the coordinator says. Not set: that of its state, and
+    /// without one any federation is joined.
+    pub policy: Option<PrivacyPolicy>,
     /// Take a new life when another process has spoken for this agent, instead of taking no more rewards until
     /// somebody has looked. With two processes that both do so, each supersedes the other for ever. Default: no.
     pub new_life_if_superseded: bool,
     /// Certificates, for `https://`.
     pub tls: AgentTls,
+    /// Algorithms from outside of posse that the agent knows. Default: none.
+    pub registry: Registry,
     /// Where the agent reads the time. Default: the system's clock.
     pub clock: Clock,
 }
@@ -94,13 +103,16 @@ impl Default for AgentConfig {
             local_features: 0,
             expire_after: None,
             default_reward: None,
+            wait: Duration::ZERO,
             most_pending: 100_000,
             carriage: Carriage::Link,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
             noise: NoiseOrigin::System,
+            policy: None,
             new_life_if_superseded: false,
             tls: AgentTls::default(),
+            registry: Registry::default(),
             clock: Clock::system(),
         }
     }
@@ -108,6 +120,7 @@ impl Default for AgentConfig {
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.policy.as_ref().map_or(Ok(()), PrivacyPolicy::check)?;
         if self.most_pending == 0 {
             return Err(ConfigError::new("most_pending", 0, "it must be at least 1"));
         }

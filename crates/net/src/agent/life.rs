@@ -10,6 +10,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use posse_core::privacy::PrivacyPolicy;
 use posse_core::session::{DownFrame, Endpoint, UpFrame};
 use posse_core::{AgentId, Arms, Epoch, Incarnation, ProtocolError, Shape, Tick, UserId};
 use prost::Message;
@@ -18,7 +19,9 @@ use tracing::{error, warn};
 use super::journal::Journal;
 use super::noise::Secret;
 use super::rules::Rules;
-use super::{AgentConfig, AgentError, ChoiceId, ChooseError, Chosen, NoiseOrigin, RewardError, set_aside};
+use super::{
+    AgentConfig, AgentError, ChoiceId, ChooseError, Chosen, NoiseOrigin, RewardError, policy, set_aside,
+};
 use crate::log::{LogError, Saving};
 use crate::v1::journal_entry::Event;
 use crate::v1::{self, JournalEntry, RuntimeState};
@@ -76,7 +79,11 @@ pub(super) struct Life {
     endpoint: Endpoint,
     /// What privacy noise follows from, where there is any.
     secret: Option<Secret>,
+    /// What this agent requires of a federation.
+    policy: Option<PrivacyPolicy>,
     choices: u64,
+    /// The offer of the next choice was prepared for already.
+    prepared: bool,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
     journal: Option<Journal>,
@@ -120,7 +127,9 @@ impl Life {
             shape,
             endpoint,
             secret: None,
+            policy: config.policy,
             choices: 0,
+            prepared: false,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
             journal: None,
@@ -148,8 +157,11 @@ impl Life {
         }
         let foreign = |error: &dyn std::fmt::Display| AgentError::Foreign(error.to_string());
         let state = RuntimeState::decode(&state[..]).map_err(|error| foreign(&error))?;
-        let rules: Rules = serde_json::from_slice(&state.rules).map_err(|error| foreign(&error))?;
+        let rules = Rules::kept(&state.rules, &config.registry).map_err(|error| foreign(&error))?;
+        let policy = policy::in_force(config, &state.policy)?;
+        policy::admit(policy.as_ref(), &rules, config.noise)?;
         let mut life = Self::new(config, rules, Incarnation(0))?;
+        life.policy = policy;
         life.use_secret(Secret::from_bytes(&state.secret));
         life.endpoint.restore(&state.endpoint).map_err(|error| foreign(&error))?;
         life.status.life = life.endpoint.incarnation().0;
@@ -163,6 +175,7 @@ impl Life {
             life.replay(entry, config.clock.now()).map_err(|error| foreign(&error))?;
         }
         life.outbox.clear();
+        life.endpoint.finish_replay();
         life.status = AgentStatus {
             life: life.status.life,
             pending: life.pending.len(),
@@ -278,6 +291,27 @@ impl Life {
         self.secret = secret;
     }
 
+    /// Looks at an offer before the choice. Returns whether a question has no answer yet.
+    pub(super) fn prepare(&mut self, user: UserId, arms: &Arms, now: Tick) -> Result<bool, ChooseError> {
+        if self.closed {
+            return Err(ChooseError::Closed);
+        }
+        self.rules.check_arms(arms)?;
+        let was_asking = self.machine().is_asking();
+        let frame = self.endpoint.prepare(now, user, arms)?;
+        self.prepared = true;
+        let is_asking = self.machine().is_asking();
+        if is_asking
+            && !was_asking
+            && let Some(question) = self.endpoint.last_question()
+        {
+            let asked = posse_core::wire::encode_uplink(question);
+            self.note(Event::Asked(asked));
+        }
+        self.post(frame);
+        Ok(is_asking)
+    }
+
     pub(super) fn choose(
         &mut self,
         user: UserId,
@@ -290,6 +324,10 @@ impl Life {
         }
         self.rules.check_arms(arms)?;
         self.expire(now, config.default_reward);
+        if !std::mem::take(&mut self.prepared) {
+            self.prepare(user, arms, now)?;
+            self.prepared = false;
+        }
         let choice = self.endpoint.choose(user, arms)?;
         self.choices += 1;
         let id = ChoiceId { life: self.endpoint.incarnation(), number: self.choices };
@@ -346,9 +384,17 @@ impl Life {
         self.status.expired += 1;
         let learned = default_reward.is_some_and(|reward| self.reward(id, reward, now).is_ok());
         if !learned {
-            self.settle(id);
             self.note(Event::Forgotten(id.into()));
+            self.forget(id, now);
         }
+    }
+
+    /// Gives up a choice without a reward. A private agent counts it all the same.
+    fn forget(&mut self, id: ChoiceId, now: Tick) {
+        let user = self.pending.get(&id).map(|pending| pending.user);
+        self.settle(id);
+        let frame = user.and_then(|user| self.endpoint.give_up(now, user));
+        self.post(frame);
     }
 
     /// Says hello over a new link.
@@ -518,6 +564,7 @@ impl Life {
             pending: pending.collect(),
             rules: serde_json::to_vec(&self.rules).expect("settings have string keys"),
             secret: self.secret.as_ref().map_or_else(Vec::new, |secret| secret.0.to_vec()),
+            policy: policy::to_bytes(self.policy.as_ref()),
             instances: self.instances.clone(),
         };
         state.encode_to_vec()
@@ -609,7 +656,11 @@ impl Life {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
             }
-            Event::Forgotten(id) => self.settle(id.into()),
+            Event::Asked(question) => {
+                let question = posse_core::wire::decode_uplink(&question).map_err(|error| wrong(&error))?;
+                drop(self.endpoint.prepare_again(question, now));
+            }
+            Event::Forgotten(id) => self.forget(id.into(), now),
             Event::Started(instance) => self.instances.push(instance),
             Event::Secret(bytes) => {
                 self.use_secret(Some(Secret::from_bytes(&bytes).ok_or("a secret of another length")?));

@@ -102,7 +102,7 @@ async fn choose(State(agent): State<Agent>, request: Result<Json<ChooseRequest>,
         Ok(arms) => arms,
         Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
     };
-    match agent.choose(UserId(request.user), &arms) {
+    match agent.choose_after_news(UserId(request.user), &arms, agent.wait()).await {
         Ok(chosen) => {
             let reply =
                 ChooseReply { id: chosen.id.to_string(), arm: chosen.arm, propensity: chosen.propensity };
@@ -156,9 +156,9 @@ async fn new_life(State(agent): State<Agent>) -> Response {
     Json(json!({})).into_response()
 }
 
-/// What the accountant can show; 404 where nothing is private.
+/// What the accountant can show to anybody, from released sums and public counts alone; 404 where nothing is private.
 async fn privacy(State(agent): State<Agent>) -> Response {
-    match agent.inspect(|machine| machine.privacy()) {
+    match agent.privacy() {
         Some(report) => Json(report.statement()).into_response(),
         None => refuse(StatusCode::NOT_FOUND, &"this federation is not private"),
     }

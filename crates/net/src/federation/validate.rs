@@ -2,7 +2,7 @@
 //!
 //! Dimension, finiteness and positive sums are core's business; the arithmetic is in [`possible`].
 
-use posse_core::{ClusterUpload, EvidenceUpload, ProtocolError, Uplink};
+use posse_core::{ClusterUpload, EvidenceUpload, ProtocolError, Pull, Uplink};
 
 use super::{FederationConfig, possible};
 
@@ -10,6 +10,7 @@ use super::{FederationConfig, possible};
 pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), ProtocolError> {
     let (features, rewards) = (config.feature_bound, config.reward_bound);
     match message {
+        Uplink::Pull(Pull { upload: Some(upload), .. }) => check(config, &Uplink::Evidence(upload.clone())),
         Uplink::Evidence(EvidenceUpload { evidence, .. }) | Uplink::RoundEvidence { evidence, .. } => {
             // Of another dimension: core says it better.
             if evidence.dimension() as u64 != config.dimension {
@@ -41,7 +42,7 @@ mod tests {
         let mut evidence = Evidence::none(2);
         evidence.observe(&[length, 0.0], reward).unwrap();
         let (cluster, number, based_on) = (ClusterId(0), 1, Version(0));
-        ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released }
+        ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released, variance: 0.0 }
     }
 
     #[test]
