@@ -28,15 +28,17 @@ fn git(arguments: &[&str]) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Writes a list of all experiments with their texts, by id.
+/// Writes a list of all experiments with their texts, by id. The directory is a link to the one at the root of the
+/// repository, so that the package has the files too and not only a checkout.
 fn experiments() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
     println!("cargo::rerun-if-changed={}", directory.display());
     let mut files: Vec<PathBuf> = std::fs::read_dir(&directory)
         .map(|files| files.filter_map(|file| Some(file.ok()?.path())).collect())
         .unwrap_or_default();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
+    assert!(!files.is_empty(), "there are no experiments in {}", directory.display());
     let mut code = String::from("&[\n");
     for file in files {
         let id = file.file_stem().unwrap_or_default().to_string_lossy();

@@ -61,7 +61,11 @@ fn service(root: &Path) -> Result<(String, Vec<u8>), String> {
     for frame in ["UpFrame", "DownFrame"] {
         config.extern_path(format!(".posse.v1.{frame}"), format!("::posse_core::wire::v1::{frame}"));
     }
-    let builder = tonic_prost_build::configure().codec_path("crate::codec::FrameCodec");
+    // Whoever embeds an agent does not compile a server, nor the other way round.
+    let builder = tonic_prost_build::configure()
+        .codec_path("crate::codec::FrameCodec")
+        .client_mod_attribute("posse.v1", "#[cfg(feature = \"agent\")]")
+        .server_mod_attribute("posse.v1", "#[cfg(feature = \"coordinator\")]");
     config.service_generator(builder.service_generator());
     Ok((generate(&mut config, descriptors)?, description))
 }

@@ -4,16 +4,29 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-mod browser;
 mod codegen;
+mod counts;
+mod dist;
+mod fuzz;
+mod provide;
+mod run;
+mod skips;
 mod verify;
 
 const USAGE: &str = "\
 cargo xtask <command>
 
-  test              everything that must hold: format, lints, tests, doctests, docs (never writes)
+  test              everything that must hold (never writes to the tree); lists at its end what was skipped.
+                    With POSSE_REQUIRE_ALL=1 a skip is a failure
   fix               format and regenerate what is generated
-  codegen [--check] the wire format's Rust types from crates/core/proto";
+  codegen [--check] the wire format's Rust types from crates/core/proto
+  fuzz [TARGET] [--seconds N]
+                    libFuzzer over all targets of fuzz/, or one, for N seconds each (10)
+  counts [--update] instructions of small kernels by callgrind, against crates/bench/counts.tsv
+  dist [--target TRIPLE]
+                    an archive in target/dist: static binary, completions, manual pages, SBOM, checksum
+  second-opinion    compare privacy accounting and noise with OpenDP
+  advisories        ask the RustSec database about our dependencies; needs the network";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,9 +34,15 @@ fn main() -> ExitCode {
     let root = workspace_root();
     let result = match arguments[..] {
         ["test"] => verify::test(&root),
-        ["fix"] => codegen::run(&root, false).and_then(|()| verify::cargo(&root, &["fmt", "--all"])),
+        ["fix"] => codegen::run(&root, false).and_then(|()| run::cargo(&root, &["fmt", "--all"])),
         ["codegen"] => codegen::run(&root, false),
         ["codegen", "--check"] => codegen::run(&root, true),
+        ["fuzz", ref options @ ..] => fuzz::command(&root, options),
+        ["counts"] => counts::run(&root, false),
+        ["counts", "--update"] => counts::run(&root, true),
+        ["dist", ref options @ ..] => dist::command(&root, options),
+        ["second-opinion"] => verify::second_opinion(&root),
+        ["advisories"] => provide::deny(&root).and_then(|deny| verify::advisories(&root, &deny)),
         _ => Err(USAGE.to_owned()),
     };
     match result {

@@ -43,6 +43,8 @@ const TLS: &[(&str, Takes)] =
     &[("certificate", Takes::Text), ("key", Takes::Text), ("client_ca", Takes::Text)];
 const LIMITS: &[(&str, Takes)] = &[
     ("connections", Takes::Whole),
+    ("connections_per_address", Takes::Whole),
+    ("streams_per_connection", Takes::Whole),
     ("frames_per_second", Takes::Whole),
     ("waiting_megabytes", Takes::Whole),
     ("patience", Takes::Whole),
@@ -61,6 +63,8 @@ const FEDERATION: &[(&str, Takes)] = &[
     ("snapshot_every", Takes::Whole),
     ("quarantine_after", Takes::Whole),
     ("quarantine", Takes::Whole),
+    ("observations_per_second", Takes::Whole),
+    ("deadline", Takes::Whole),
 ];
 
 /// Reads and checks the file at `path`. Relative paths in it are relative to where it is.

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-mod bench;
+mod calibrate;
 mod check;
 mod command;
 mod demo;
@@ -25,6 +25,7 @@ mod settings;
 mod shard;
 mod share;
 mod shelf;
+mod silence;
 mod statement;
 mod statistics;
 mod suggest;
@@ -36,8 +37,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use command::{
-    Ending, agent, algorithms, bench as bench_command, compare, data, demo as demo_command, evaluate, load,
-    log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
+    doctor, evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, start,
+    token, worlds,
 };
 use experiment::Report;
 
@@ -49,6 +51,7 @@ use experiment::Report;
     after_help = "\
 Examples:
   posse demo
+  posse new experiment mine
   posse run experiments/async-fig2a.toml --out results/async-fig2a
   posse report results/async-fig2a
 
@@ -61,6 +64,7 @@ struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(start::Args),
     Run(run::Args),
     Reproduce(reproduce::Args),
     Merge(merge::Args),
@@ -71,17 +75,26 @@ enum Command {
     Data(data::Args),
     Evaluate(evaluate::Args),
     Privacy(privacy::Args),
-    Bench(bench_command::Args),
+    Bench(bench::Args),
     Demo(demo_command::Args),
+    Doctor(doctor::Args),
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
+    Agents(agents::Args),
+    Backup(backup::BackupArgs),
+    Restore(backup::RestoreArgs),
     Log(log::Args),
     Load(load::Args),
+    Completions(completions::Args),
+    // No help lists it: it is for those who make archives and packages.
+    #[command(hide = true)]
+    Manual(completions::ManualArgs),
 }
 
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
+        Command::New(args) => start::run(args),
         Command::Run(args) => run::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Merge(args) => merge::run(args),
@@ -92,13 +105,19 @@ fn main() -> ExitCode {
         Command::Data(args) => data::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Privacy(args) => privacy::run(args),
-        Command::Bench(args) => bench_command::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo_command::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),
+        Command::Agents(args) => agents::run(args),
+        Command::Backup(args) => backup::backup(args),
+        Command::Restore(args) => backup::restore(args),
         Command::Log(args) => log::run(args),
         Command::Load(args) => load::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Manual(args) => completions::manual(args),
     };
     match result {
         Ok(Ending::Done) => ExitCode::SUCCESS,

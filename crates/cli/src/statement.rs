@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use posse_core::PrivacyReport;
+use posse_core::privacy::Unit;
 use serde_json::{Value, json};
 
 use crate::experiment::Group;
@@ -60,26 +61,37 @@ impl Statement {
 
 /// What a report says in words, over so many runs.
 pub(crate) fn lines(report: &PrivacyReport, runs: usize) -> Vec<String> {
-    let PrivacyReport { epsilon, epsilon_budget, delta, rho, most_of_a_user, user_epsilon, .. } = report;
+    let PrivacyReport { epsilon, epsilon_budget, delta, mu, most_of_a_user, user_epsilon, .. } = report;
     let over = if runs > 1 { format!(" over {runs} runs") } else { String::new() };
-    let mut lines = vec![
-        format!("one interaction: ε = {epsilon:.3} of {epsilon_budget} at δ = {delta:e} (ρ = {rho:.5} zCDP)"),
-        format!("one user with {most_of_a_user} interactions: ε = {} at the same δ", compact(*user_epsilon)),
-        format!("guarantee: {}", report.guarantee()),
-        format!(
-            "{} releases of {} trees{over}, an interaction in at most {}; {} streams exhausted; {} \
-             observations clipped; {} sums repaired",
-            report.releases,
-            report.trees,
-            report.trees_of_one,
-            report.exhausted,
-            report.clipped,
-            report.repairs
-        ),
-    ];
-    if let Some(signal) = report.signal_to_shift {
-        let warning = if signal < 1.0 { ": below 1, noise decides more than data" } else { "" };
-        lines.push(format!("signal to shift: {signal:.3} at worst{warning}"));
+    let mut lines = Vec::new();
+    if report.void.is_some() {
+        lines.push(format!("one {}: ε = none", report.unit.name()));
+    } else {
+        lines.push(format!(
+            "one {}: ε = {epsilon:.3} of {epsilon_budget} at δ = {delta:e} (μ = {mu:.5} in Gaussian privacy)",
+            report.unit.name()
+        ));
+        if report.unit == Unit::Interaction {
+            let all = compact(*user_epsilon);
+            lines.push(format!("one user with {most_of_a_user} interactions: ε = {all} at the same δ"));
+        }
+    }
+    lines.push(format!("guarantee: {}", report.guarantee()));
+    let noise = &report.calibration;
+    let users = if noise.user_mu > 0.0 {
+        format!(", {:.2} in those of a user", noise.user_noise)
+    } else {
+        String::new()
+    };
+    lines.push(format!("noise: σ = {:.2} at most in a release of a cluster{users}", noise.cluster_noise));
+    let clipped = report.clipped.map_or_else(String::new, |n| format!("; {n} observations clipped"));
+    lines.push(format!(
+        "{} releases of {} streams{over}; {} clusters silent{clipped}; {} beyond the cap of their user; {} sums repaired",
+        report.releases, report.streams, report.silent, report.beyond_cap, report.repairs
+    ));
+    if let Some(signal) = report.signal_to_noise {
+        let warning = if signal < 1.0 { ": below 1, the last releases may be mostly noise" } else { "" };
+        lines.push(format!("signal to noise: {signal:.3} at worst{warning}"));
     }
     lines.extend(report.uncovered().iter().map(|channel| format!("not covered: {channel}")));
     lines

@@ -3,7 +3,7 @@
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{ClusterId, Incarnation, UserId, Version};
+use crate::ids::{ClusterId, Incarnation, Tick, UserId, Version};
 use crate::message::{Downlink, Uplink};
 use crate::privacy::{NoiseSource, PrivacyReport};
 use crate::ridge::Ridge;
@@ -11,7 +11,8 @@ use crate::ridge::Ridge;
 /// A learner that chooses among arms for its own users.
 ///
 /// # How to drive it
-/// Call [`choose`](Self::choose) with an offer, play the arm, and call [`learn`](Self::learn) with that
+/// Call [`prepare`](Self::prepare) with an offer, and wait for the answer to what it returns as long as the
+/// caller can wait, or not at all. Call [`choose`](Self::choose) with the offer, play the arm, and call [`learn`](Self::learn) with that
 /// arm's features and its reward, at once or days later, in any order and with anything in between. Bring
 /// every [`Uplink`] that a method returns to the coordinator and every [`Downlink`] for this agent to
 /// [`receive`](Self::receive), once each and in order; [`session`](crate::session) does that over links
@@ -20,64 +21,87 @@ use crate::ridge::Ridge;
 /// An `Err` means that nothing has changed. No method waits, reads a clock or uses randomness it was not
 /// given, and nothing is queued inside.
 pub trait Agent: Send {
+    /// Looks at an offer before the choice: perhaps there is something to ask the coordinator first. The host
+    /// delivers the question, waits for the answer up to a limit of its own or not at all, and then calls
+    /// [`choose`](Self::choose). `now` never goes back. Most algorithms have nothing to ask.
+    fn prepare(&mut self, _now: Tick, _user: UserId, _arms: &Arms) -> Result<Option<Uplink>, InputError> {
+        Ok(None)
+    }
+
+    /// Goes through the effects of a [`prepare`](Self::prepare) that returned `said`, without deciding anew
+    /// whether to ask. Hosts that replay a journal call it, because a journal does not hold whole offers.
+    fn prepare_again(&mut self, _said: &Uplink) {}
+
+    /// Whether what [`prepare`](Self::prepare) asked has no answer yet.
+    fn is_asking(&self) -> bool {
+        false
+    }
+
     /// Chooses one of `arms` for `user`.
     fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError>;
 
     /// Learns that the arm with features `arm` gave `reward`; perhaps there is something to say about it.
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError>;
 
+    /// Is told that the reward of a choice for `user` will never come. Private agents count the interaction
+    /// without learning from it: otherwise the counts they send would tell who gave no reward. Others do nothing.
+    fn give_up(&mut self, _user: UserId) -> Option<Uplink> {
+        None
+    }
+
     /// Takes in a message from the coordinator; perhaps there is an answer.
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError>;
 
-    /// What the agent holds, for invariants, reports and curious people.
+    /// Shows what the agent holds, for invariants, reports and people who look. It may cost as much as an update.
     fn inspect(&self) -> AgentView<'_>;
 
-    /// The clusters it has sorted its users into, if it sorts them.
+    /// The clusters that the agent has sorted its users into. Empty for agents that do not sort users.
     fn clusters(&self) -> Vec<LocalCluster> {
         Vec::new()
     }
 
-    /// What it may claim about privacy, if it is private.
+    /// What may be claimed about the agent's privacy, or `None` if nothing was promised.
     fn privacy(&self) -> Option<PrivacyReport> {
         None
     }
 
-    /// How often it could not train its network and left it as it was, if it has one.
+    /// How often training a network failed, so that the network stayed as it was. Zero for agents without one.
     fn failed_trainings(&self) -> u64 {
         0
     }
 
-    /// Draws privacy noise from here from now on. Without this it comes from the seed, which is for
-    /// simulations.
+    /// Makes the agent draw its privacy noise from `noise` from now on. By default noise comes from the seed, which the
+    /// coordinator knows: that protects nobody and is for simulations only.
     fn use_noise(&mut self, _noise: Box<dyn NoiseSource>) {}
 
-    /// Another life of this agent begins. [`Endpoint`](crate::session::Endpoint) says so; without sessions
-    /// there is but one life.
+    /// Tells the agent that a new life of it begins. [`Endpoint`](crate::session::Endpoint) calls this; a host without
+    /// sessions has only one life and need not.
     fn begin_life(&mut self, _life: Incarnation) {}
 
-    /// Everything needed to go on with the same bits, encoded.
+    /// Encodes everything that a restored agent needs to go on with the same bits.
     ///
-    /// Keep it before sending what a private agent returned: noise that was released must not be drawn again.
+    /// The caller of a private agent keeps this state before it sends what the agent returned: an agent that restarts
+    /// from an older state would draw noise again that was already released.
     fn save(&self) -> Vec<u8>;
 
-    /// Goes on from a state that an agent of the same configuration saved, or changes nothing.
+    /// Goes on from a state that an agent of the same settings saved. On an error nothing has changed.
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
 }
 
 /// A cluster of users as its agent sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalCluster {
-    /// Its number.
+    /// The number that the agent gave the cluster; it changes whenever the users do.
     pub cluster: ClusterId,
-    /// Its users.
+    /// The users that the agent sorted into this cluster.
     pub users: Vec<UserId>,
     /// Observations of those users.
     pub count: u64,
-    /// How many of these were never sent.
+    /// How many of these observations the agent has never sent.
     pub unsent: u64,
-    /// How many were sent and are not known to have arrived.
+    /// How many were sent in an upload that the coordinator has not confirmed.
     pub in_flight: u64,
-    /// The number of its last upload.
+    /// The number of the cluster's last upload, or 0 before the first.
     pub uploads: u64,
 }
 
@@ -91,7 +115,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// All features shared.
+    /// A shape in which all features are shared and none is the agent's own.
     #[must_use]
     pub const fn shared(dimension: usize) -> Self {
         Self { shared: dimension, local: 0 }
@@ -104,7 +128,7 @@ impl Shape {
     }
 }
 
-/// An agent's decision.
+/// The arm that an agent chose from an offer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// The index of the arm in the offer.

@@ -14,7 +14,9 @@ use crate::parcel::Parcel;
 pub enum Uplink {
     /// What the agent has learned since its last upload.
     Evidence(EvidenceUpload),
-    /// Please start a round; on a schedule, when it is due.
+    /// A question before a choice: what is there to hear?
+    Pull(Pull),
+    /// Asks the coordinator to start a round, at once or when its schedule says so.
     RoundRequest {
         /// How many observations of the agent no model contains yet, where rounds follow a schedule and the
         /// coordinator counts them. Zero asks for a round at once.
@@ -33,9 +35,9 @@ pub enum Uplink {
     Clusters(ClusterList),
     /// The slope of the agent's loss at a point.
     Gradient(Gradient),
-    /// Please start a round of networks.
+    /// Asks the coordinator to start a round of networks.
     NetworkRequest {
-        /// When everybody has as many observations that no round has.
+        /// How many observations the agent has that no round has. In lockstep, everybody answers with as many.
         observations: u64,
     },
     /// The agent's part of a round of networks.
@@ -55,7 +57,7 @@ pub struct Extension {
     pub version: u64,
     /// How many numbers the bytes hold, as costs count them. A message without any counts as control.
     pub scalars: u64,
-    /// The message.
+    /// The message itself, as the algorithm encodes it.
     pub bytes: Vec<u8>,
 }
 
@@ -81,8 +83,52 @@ pub struct EvidenceUpload {
     pub based_on: Version,
     /// [Information](crate::Ridge) of the agent's view, this upload included.
     pub information: f64,
-    /// The evidence.
+    /// The sums over what the agent learned since its last upload.
     pub evidence: Parcel,
+}
+
+/// A question before a choice: what is there to hear?
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pull {
+    /// The newest state of the coordinator in the agent's view.
+    pub based_on: Version,
+    /// The loss that the agent expects from a choice, times the observations it knows: averaged over recent
+    /// choices. Zero or more.
+    pub doubt: f64,
+    /// What the agent has learned since its last upload, if that is worth a message.
+    pub upload: Option<EvidenceUpload>,
+}
+
+/// How much there is to hear, which rides on every [`Answer`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct News {
+    /// The coordinator's state.
+    pub version: Version,
+    /// Observations in its evidence.
+    pub count: u64,
+    /// [Information](crate::Ridge) of its evidence.
+    pub information: f64,
+    /// How many agents have joined.
+    pub agents: u64,
+    /// How fast observations come in lately, a millisecond.
+    pub rate: f64,
+    /// The mean of what agents reported as [`Pull::doubt`]; 0 before the first report.
+    pub doubt: f64,
+}
+
+/// The answer to an upload or a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Whether it answers a [`Pull`].
+    pub pulled: bool,
+    /// The newest upload of the receiving agent in the coordinator's evidence.
+    pub number: u64,
+    /// The version the agent is now at, if it is up to date.
+    pub version: Option<Version>,
+    /// How much there is to hear.
+    pub news: News,
+    /// All the coordinator knows, if the agent asked and is behind.
+    pub snapshot: Option<Snapshot>,
 }
 
 /// From the coordinator to an agent.
@@ -90,6 +136,8 @@ pub struct EvidenceUpload {
 pub enum Downlink {
     /// All the coordinator knows.
     Snapshot(Snapshot),
+    /// The answer to an upload or a question.
+    Answer(Answer),
     /// An upload was added.
     Receipt {
         /// Which upload of the receiving agent.
@@ -97,7 +145,7 @@ pub enum Downlink {
         /// The version the agent is now at, if the upload found it up to date.
         version: Option<Version>,
     },
-    /// Send what you have: a round has begun.
+    /// Says that a round has begun and asks the agent for its part.
     Collect {
         /// The round to answer.
         round: RoundId,
@@ -105,7 +153,7 @@ pub enum Downlink {
         /// anew.
         whole: bool,
     },
-    /// A round is over: this is the result.
+    /// Says that a round is over, with its result.
     Commit {
         /// The round that is over.
         round: RoundId,
@@ -127,38 +175,38 @@ pub enum Downlink {
         /// The version the cluster is now at, if the upload found it up to date.
         version: Option<Version>,
     },
-    /// A phase begins: look at your clusters again and say which you have.
+    /// Says that a phase begins: the agent sorts its users again and answers with its clusters.
     Regroup {
         /// The phase to answer.
         phase: PhaseId,
-        /// The coordinator lost part of its history: say everything again.
+        /// Whether the coordinator lost part of its history, so that the agent says everything again.
         anew: bool,
     },
-    /// What is the slope of your loss here?
+    /// Asks for the slope of the agent's loss at a point.
     GradientRequest {
         /// The round it belongs to.
         round: RoundId,
         /// Counts the requests of a round.
         step: u64,
-        /// Where.
+        /// The parameters θ at which the slope is asked for.
         point: Arc<Vec<f64>>,
-        /// The second derivative as well.
+        /// Whether the second derivative is asked for as well.
         curvature: bool,
     },
-    /// Send what you have, once you have learned enough: a round of networks has begun.
+    /// Says that a round of networks has begun and asks the agent for its part, once it has learned enough.
     NetworkCollect {
         /// The round to answer.
         round: RoundId,
         /// How many observations that no round has are enough.
         observations: u64,
     },
-    /// The average of all networks in the middle of a round: train on from here.
+    /// The average of all networks in the middle of a round. The agent trains on from it.
     Average(Weights),
     /// All the coordinator knows of networks.
     Network(NetworkModel),
     /// The model that all evidence gives.
     Model(Model),
-    /// A round ends without a result: everybody keeps its part.
+    /// Says that a round ended without a result. Every agent keeps its part.
     Abort {
         /// The round that is over.
         round: RoundId,
@@ -172,13 +220,13 @@ pub enum Downlink {
 pub struct Model {
     /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
     pub authoritative: bool,
-    /// The coordinator's state.
+    /// The version of the coordinator's state that this is.
     pub version: Version,
     /// How many observations of the receiving agent are in it: the oldest ones of its life.
     pub contains: u64,
     /// The evidence, shared by all recipients of a version.
     pub evidence: Arc<Evidence>,
-    /// The parameters θ.
+    /// The parameters θ that the round found.
     pub estimate: Arc<Vec<f64>>,
     /// How they were found.
     pub fit: Fit,
@@ -214,7 +262,7 @@ pub enum Fit {
 pub struct Snapshot {
     /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
     pub authoritative: bool,
-    /// The coordinator's state.
+    /// The version of the coordinator's state that this is.
     pub version: Version,
     /// How many uploads of the receiving agent are in it; from a coordinator of rounds, the newest round
     /// with its part.
@@ -228,16 +276,16 @@ pub struct Snapshot {
 /// A message on its way from the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
-    /// Who receives it.
+    /// The agents that receive the message.
     pub to: Recipient,
-    /// What they receive.
+    /// The message that each of them receives.
     pub message: Downlink,
 }
 
 /// Who receives a message. A broadcast costs a message per recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// One agent.
+    /// One agent, by its number.
     Agent(AgentId),
     /// Every agent that has joined.
     Everyone,
@@ -277,6 +325,7 @@ impl Uplink {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Evidence(_) => "evidence",
+            Self::Pull(_) => "pull",
             Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
             Self::Gradient(_) => "gradient",
@@ -296,6 +345,7 @@ impl Downlink {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Snapshot(_) => "snapshot",
+            Self::Answer(_) => "answer",
             Self::Receipt { .. } => "receipt",
             Self::Collect { .. } => "collect",
             Self::Commit { .. } => "commit",
@@ -318,6 +368,13 @@ impl Downlink {
         match (self, newer) {
             // What an authoritative snapshot takes back, an ordinary one does not.
             (Self::Snapshot(old), Self::Snapshot(new)) => new.authoritative || !old.authoritative,
+            // The older answer may be the one that a question waits for, or an authoritative one.
+            (Self::Answer(old), Self::Answer(new)) => {
+                let is_authoritative =
+                    |answer: &Answer| answer.snapshot.as_ref().is_some_and(|snapshot| snapshot.authoritative);
+                let replaces = !old.pulled && !is_authoritative(old) && new.snapshot.is_some();
+                replaces || is_authoritative(new)
+            }
             (Self::Group(old), Self::Group(new)) => old.cluster == new.cluster,
             _ => false,
         }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use posse_core::privacy::{Node, NoiseSource, SeededNoise, smallest_eigenvalue};
+use posse_core::privacy::{Budget, Mechanism, smallest_eigenvalue};
 use posse_core::wire::{decode_uplink, encode_uplink};
 use posse_core::*;
 
@@ -19,7 +19,6 @@ fn privacy() -> PrivacyConfig {
         epsilon: 3.0,
         delta: 1e-3,
         max_releases: RELEASES,
-        max_trees: 1,
         first_release: 1,
         release_growth: 1.001,
         ..Default::default()
@@ -50,7 +49,7 @@ fn release(agent: &mut dyn Agent, x: &[f64], y: f64) -> Option<ClusterUpload> {
     let evidence = Arc::new(Evidence::none(D));
     let (version, contains) = (Version(upload.number), upload.number);
     let snapshot = Snapshot { authoritative: false, version, contains, information: 0.0, evidence };
-    let group = GroupSnapshot { cluster: upload.cluster, members: 1, snapshot };
+    let group = GroupSnapshot { cluster: upload.cluster, members: 1, snapshot, variance: 0.0 };
     assert_eq!(agent.receive(Downlink::Group(group)), Ok(None));
     Some(upload)
 }
@@ -66,128 +65,131 @@ fn observation(step: u64, first_reward: f64) -> ([f64; D], f64) {
 }
 
 #[test]
-fn encoded_uploads_carry_the_noise_of_popcount_k_nodes() {
-    let calibration = privacy().calibration(D);
-    let (sigma, shift) = (calibration.sigma, calibration.bounds.shift());
-    for algorithm in [clustered(privacy(), f64::INFINITY), private_async(privacy())] {
-        let seeds = 4000;
-        let mut squares = [[0.0; 5]; RELEASES as usize];
-        for seed in 0..seeds {
-            let mut agent = agent(&algorithm, seed);
-            let mut truth = Evidence::none(D);
-            for (step, sums) in (0..RELEASES).zip(&mut squares) {
-                let (x, y) = observation(step, 1.0);
-                truth.observe(&x, y).unwrap();
-                let upload = release(&mut *agent, &x, y).expect("a release after every observation");
-                assert_eq!(upload.evidence.count(), step + 1, "counts are public");
-                let noise = |released: &[f64], exact: &[f64]| -> Vec<f64> {
-                    released.iter().zip(exact).map(|(a, b)| a - b).collect()
-                };
-                let mut all = noise(upload.evidence.gram(), truth.gram());
-                (all[0], all[2]) = (all[0] - shift, all[2] - shift);
-                all.extend(noise(upload.evidence.moment(), truth.moment()));
-                sums.iter_mut().zip(&all).for_each(|(sum, value)| *sum += value * value);
+fn encoded_uploads_carry_the_noise_of_their_row() {
+    for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
+        let privacy = PrivacyConfig { mechanism, ..privacy() };
+        let share = Budget::new(&privacy, D, false).cluster;
+        for algorithm in [clustered(privacy.clone(), f64::INFINITY), private_async(privacy.clone())] {
+            let seeds = 1000;
+            let mut squares = [[0.0; 5]; RELEASES as usize];
+            for seed in 0..seeds {
+                let mut agent = agent(&algorithm, seed);
+                let mut truth = Evidence::none(D);
+                for (step, sums) in (0..RELEASES).zip(&mut squares) {
+                    let (x, y) = observation(step, 1.0);
+                    truth.observe(&x, y).unwrap();
+                    let upload = release(&mut *agent, &x, y).expect("a release after every observation");
+                    assert_eq!(upload.evidence.count(), step + 1, "counts are public");
+                    assert_eq!(
+                        upload.variance,
+                        share.variance(step + 1),
+                        "and so is how much noise there is"
+                    );
+                    let released = upload.evidence.gram().iter().chain(upload.evidence.moment());
+                    let exact = truth.gram().iter().chain(truth.moment());
+                    let noise = released.zip(exact).map(|(a, b)| a - b);
+                    sums.iter_mut().zip(noise).for_each(|(sum, value)| *sum += value * value);
+                }
+                let (x, y) = observation(9, 1.0);
+                assert_eq!(release(&mut *agent, &x, y), None, "the budget is spent, and the agent silent");
+                assert_eq!(agent.privacy().unwrap().silent, 1);
             }
-            let (x, y) = observation(9, 1.0);
-            assert_eq!(release(&mut *agent, &x, y), None, "the budget is spent, and the agent silent");
-            assert_eq!(agent.privacy().unwrap().exhausted, 1);
-        }
-        for (k, sums) in (1u64..).zip(&squares) {
-            for (entry, factor) in [2.0, 1.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
-                let expected = factor * f64::from(k.count_ones()) * sigma * sigma;
-                let n = seeds as f64;
-                let off = (sums[entry] / n - expected).abs() / (expected * (2.0 / n).sqrt());
-                assert!(off < 5.0, "release {k}, entry {entry}: {} is not {expected}", sums[entry] / n);
+            for (k, sums) in (1u64..).zip(&squares) {
+                for (entry, factor) in [2.0, 1.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
+                    let expected = factor * share.variance(k);
+                    let n = seeds as f64;
+                    let off = (sums[entry] / n - expected).abs() / (expected * (2.0 / n).sqrt());
+                    assert!(off < 5.0, "release {k}, entry {entry}: {} is not {expected}", sums[entry] / n);
+                }
             }
         }
     }
 }
 
-/// Noise that is not what it should be.
-#[derive(Debug)]
-struct Weakened(SeededNoise);
-
-impl NoiseSource for Weakened {
-    fn fill(&mut self, node: Node, out: &mut [f64]) {
-        self.0.fill(node, out);
-        out.iter_mut().for_each(|value| *value *= 0.3);
-    }
+/// What an attacker computes: measurement by measurement, along the features whose reward is in question, weighted by
+/// how much of the first interaction is in it. For Gaussian noise nothing tells the two worlds apart better.
+fn attack(privacy: &PrivacyConfig, seed: u64, first_reward: f64) -> f64 {
+    let mut agent = agent(&clustered(privacy.clone(), f64::INFINITY), seed);
+    let releases: Vec<f64> = (0..RELEASES)
+        .map(|step| {
+            let (x, y) = observation(step, first_reward);
+            let upload = release(&mut *agent, &x, y).unwrap();
+            0.6 * upload.evidence.moment()[0] + 0.8 * upload.evidence.moment()[1]
+        })
+        .collect();
+    // The first release is the first measurement alone, which holds all of the first interaction; later ones add leaves that
+    // are the same in both worlds, so their differences tell nothing more but through the noise they share.
+    best_statistic(privacy, &releases)
 }
 
-/// What an attacker computes: the releases with one node each, along the features whose reward is in
-/// question. For Gaussian noise nothing tells the two worlds apart better.
-fn attack(seed: u64, first_reward: f64, weakened: bool) -> f64 {
-    let mut agent = agent(&clustered(privacy(), f64::INFINITY), seed);
-    if weakened {
-        agent.use_noise(Box::new(Weakened(SeededNoise::new(Seed(seed), AgentId(0)))));
-    }
-    let mut statistic = 0.0;
-    for step in 0..RELEASES {
-        let (x, y) = observation(step, first_reward);
-        let upload = release(&mut *agent, &x, y).unwrap();
-        if (step + 1_u64).is_power_of_two() {
-            let [a, b] = [upload.evidence.moment()[0], upload.evidence.moment()[1]];
-            statistic += 0.6 * a + 0.8 * b;
-        }
-    }
-    statistic
+/// The likelihood ratio of the two worlds is monotone in 1ᵀΣ⁻¹·releases, Σ the covariance of the noise of all releases.
+fn best_statistic(privacy: &PrivacyConfig, releases: &[f64]) -> f64 {
+    let factors = posse_core::privacy::Factors::new(privacy.mechanism, privacy.max_releases);
+    // Σ⁻¹ = CᵀC with A = BC; so 1ᵀΣ⁻¹r is (C·A⁻¹·1)·(C·A⁻¹·r), and A⁻¹ takes differences.
+    let differences: Vec<f64> =
+        (0..releases.len()).map(|k| releases[k] - if k == 0 { 0.0 } else { releases[k - 1] }).collect();
+    (1..=releases.len())
+        .map(|k| {
+            let weights = factors.weights(k as u64);
+            let measured: f64 = weights.iter().zip(&differences).map(|(weight, d)| weight * d).sum();
+            weights[0] * measured
+        })
+        .sum()
 }
 
 /// A lower bound on ε at δ, from how often the attacker is right, that holds with a confidence of more than
-/// 99.9 %: the best of five thresholds chosen before, each rate off by four standard deviations to our
+/// 99.9 %: the best of several thresholds chosen before, each rate off by four standard deviations to our
 /// disadvantage.
-fn audited_epsilon(weakened: bool) -> f64 {
+fn audited_epsilon(privacy: &PrivacyConfig) -> f64 {
     let runs = 12_000;
     // Different noise in the two worlds, as for an attacker who sees one of them.
-    let one: Vec<f64> = (0..runs).map(|seed| attack(seed, 1.0, weakened)).collect();
-    let other: Vec<f64> = (runs..2 * runs).map(|seed| attack(seed, -1.0, weakened)).collect();
-    let scale = privacy().calibration(D).sigma * 3f64.sqrt();
+    let one: Vec<f64> = (0..runs).map(|seed| attack(privacy, seed, 1.0)).collect();
+    let other: Vec<f64> = (runs..2 * runs).map(|seed| attack(privacy, seed, -1.0)).collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / runs as f64;
+    let (centre, apart) = (0.5 * (mean(&one) + mean(&other)), mean(&one) - mean(&other));
     let share = |values: &[f64], threshold: f64, sign: f64| {
         let p = values.iter().filter(|value| **value > threshold).count() as f64 / runs as f64;
         p + sign * 4.0 * ((p * (1.0 - p)).max(1e-9) / runs as f64).sqrt() + sign * 4.0 / runs as f64
     };
-    let thresholds = [0.0, 0.5, 1.0, 1.5, 2.0].map(|t| t * scale);
-    let bounds = thresholds.into_iter().map(|threshold| {
+    let bounds = [0.0, 0.5, 1.0, 1.5].into_iter().map(|t| {
+        let threshold = centre + t * apart;
         let (hits, alarms) = (share(&one, threshold, -1.0), share(&other, threshold, 1.0));
-        libm::log(((hits - privacy().delta) / alarms).max(1e-9))
+        libm::log(((hits - privacy.delta) / alarms).max(1e-9))
     });
     bounds.fold(0.0, f64::max)
 }
 
 #[test]
 fn two_neighbouring_histories_cannot_be_told_apart_better_than_promised() {
-    let epsilon = audited_epsilon(false);
-    assert!(epsilon <= privacy().epsilon, "an attack shows ε ≥ {epsilon}");
-    assert!(epsilon > 0.4, "the attack is idle: it shows only ε ≥ {epsilon}");
+    for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
+        let privacy = PrivacyConfig { mechanism, ..privacy() };
+        let epsilon = audited_epsilon(&privacy);
+        assert!(epsilon <= privacy.epsilon, "{mechanism:?}: an attack shows ε ≥ {epsilon}");
+        assert!(epsilon > 0.4, "{mechanism:?}: the attack is idle: it shows only ε ≥ {epsilon}");
+    }
 }
 
 #[test]
-fn the_audit_finds_a_weakened_mechanism() {
-    let epsilon = audited_epsilon(true);
+fn the_audit_finds_a_mechanism_with_a_third_of_the_noise() {
+    let sigma = |epsilon| Budget::new(&PrivacyConfig { epsilon, ..privacy() }, D, false).cluster.sigma;
+    let weak = PrivacyConfig { epsilon: 18.0, ..privacy() };
+    assert!(sigma(weak.epsilon) < sigma(privacy().epsilon) / 3.0);
+    let epsilon = audited_epsilon(&weak);
     assert!(epsilon > privacy().epsilon, "a third of the noise, and the attack shows only ε ≥ {epsilon}");
 }
 
 #[test]
 fn o17_with_a_huge_budget_releases_are_the_sums() {
     let huge = PrivacyConfig { epsilon: 1e13, ..privacy() };
-    let shift = huge.calibration(D).bounds.shift();
     let mut agent = agent(&clustered(huge, f64::INFINITY), 1);
     let mut truth = Evidence::none(D);
     for step in 0..RELEASES {
         let (x, y) = observation(step, 1.0);
         truth.observe(&x, y).unwrap();
         let upload = release(&mut *agent, &x, y).unwrap();
-        let estimate = |gram: &[f64], moment: &[f64], shift: f64| {
-            let mut gram = gram.to_vec();
-            (gram[0], gram[2]) = (gram[0] - shift, gram[2] - shift);
-            let evidence = Evidence::from_parts(gram, moment.to_vec(), step + 1).unwrap();
-            let mut model = Ridge::new(D, 1.0);
-            model.refresh([&evidence].into_iter()).unwrap();
-            model.estimate()
-        };
-        let released = estimate(upload.evidence.gram(), upload.evidence.moment(), shift);
-        let exact = estimate(truth.gram(), truth.moment(), 0.0);
-        assert!(released.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 1e-5), "{released:?} {exact:?}");
+        let released = upload.evidence.gram().iter().chain(upload.evidence.moment());
+        let exact = truth.gram().iter().chain(truth.moment());
+        released.zip(exact).for_each(|(a, b)| assert!((a - b).abs() < 2e-4, "{a} {b}"));
     }
 }
 
@@ -195,11 +197,21 @@ fn o17_with_a_huge_budget_releases_are_the_sums() {
 fn larger_features_and_rewards_are_scaled_or_refused() {
     let mut scaling = agent(&clustered(PrivacyConfig { epsilon: 1e13, ..privacy() }, 1.0), 1);
     let upload = release(&mut *scaling, &[30.0, 40.0], -7.0).unwrap();
-    let shift = PrivacyConfig { epsilon: 1e13, ..privacy() }.calibration(D).bounds.shift();
-    let trace = upload.evidence.gram()[0] + upload.evidence.gram()[2] - 2.0 * shift;
-    assert!((trace - 1.0).abs() < 1e-4, "one observation of length one: {trace}");
-    assert!((upload.evidence.moment()[1] + 0.8).abs() < 1e-4, "with a reward of -1");
-    assert_eq!(scaling.privacy().unwrap().clipped, 1);
+    let trace = upload.evidence.gram()[0] + upload.evidence.gram()[2];
+    assert!((trace - 1.0).abs() < 2e-4, "one observation of length one: {trace}");
+    assert!((upload.evidence.moment()[1] + 0.8).abs() < 2e-4, "with a reward of -1");
+    let report = scaling.privacy().unwrap();
+    assert_eq!(
+        (report.clipped, report.public().clipped),
+        (Some(1), None),
+        "raw counts are not for everybody"
+    );
+    // Rewards around a centre: 0.75 is 0.25 away from it, and 7 is cut to 0.5.
+    let centred = PrivacyConfig { epsilon: 1e13, reward_centre: 0.5, reward_bound: 0.5, ..privacy() };
+    for (reward, expected) in [(0.75, 0.25), (7.0, 0.5), (-7.0, -0.5)] {
+        let upload = release(&mut *agent(&clustered(centred.clone(), 1.0), 1), &[1.0, 0.0], reward).unwrap();
+        assert!((upload.evidence.moment()[0] - expected).abs() < 2e-4, "{reward}");
+    }
 
     let refuse = PrivacyConfig { clip: posse_core::privacy::Clip::Refuse, ..privacy() };
     let mut refusing = agent(&clustered(refuse, 1.0), 1);
@@ -212,7 +224,7 @@ fn larger_features_and_rewards_are_scaled_or_refused() {
 }
 
 #[test]
-fn an_agent_with_its_state_says_the_same_again_and_one_without_opens_a_new_tree() {
+fn an_agent_with_its_state_says_the_same_again_and_one_without_opens_a_new_stream() {
     let algorithm = clustered(privacy(), f64::INFINITY);
     let (x, y) = observation(0, 1.0);
     let mut first = agent(&algorithm, 5);
@@ -237,13 +249,17 @@ fn an_agent_with_its_state_says_the_same_again_and_one_without_opens_a_new_tree(
     let original = release(&mut *before, &x, y).unwrap();
     assert_ne!(again.evidence, original.evidence);
     let report = without.privacy().unwrap();
-    assert_eq!((report.trees, report.releases), (1, 1), "the accountant of the new life starts anew");
+    assert_eq!(report.releases, 1, "the accountant of the new life starts anew");
+}
+
+/// Enough privacy budget that noise tells nothing apart by chance.
+fn splitting() -> PrivacyConfig {
+    PrivacyConfig { epsilon: 1e6, edge_first: 50, edge_growth: 2.0, ..privacy() }
 }
 
 #[test]
 fn a_cluster_may_split_while_its_upload_is_on_its_way() {
-    let algorithm = clustered(PrivacyConfig { max_trees: 2, ..privacy() }, 0.1);
-    let mut agent = agent(&algorithm, 3);
+    let mut agent = agent(&clustered(splitting(), 0.1), 3);
     let upload = agent.learn(UserId(0), &[1.0, 0.0], 1.0).unwrap();
     let Some(Uplink::Cluster(upload)) = upload else { panic!("a first release") };
     for _ in 0..300 {
@@ -254,53 +270,180 @@ fn a_cluster_may_split_while_its_upload_is_on_its_way() {
     let Some(Uplink::Clusters(list)) = answer else { panic!("its clusters") };
     assert_eq!(list.uploads.len(), 2, "{list:?}");
     assert!(list.uploads.iter().all(|part| part.cluster != upload.cluster && part.number == 1));
+    for (part, reward) in list.uploads.iter().zip([1.0, -1.0]) {
+        // What a part begins with are the released sums of its users: nothing more was released of the cluster.
+        let mean = part.evidence.moment()[0] / part.evidence.gram()[0];
+        assert!((mean - reward).abs() < 0.1, "{part:?}");
+    }
     // What comes for the cluster that was finds nobody.
     let before = agent.save();
     let evidence = Arc::new(Evidence::none(D));
     let snapshot =
         Snapshot { authoritative: false, version: Version(1), contains: 1, information: 0.0, evidence };
-    let late = GroupSnapshot { cluster: upload.cluster, members: 1, snapshot };
+    let late = GroupSnapshot { cluster: upload.cluster, members: 1, snapshot, variance: 0.0 };
     assert_eq!(agent.receive(Downlink::Group(late)), Ok(None));
     assert_eq!(agent.save(), before);
     let report = agent.privacy().unwrap();
-    assert_eq!((report.trees, report.trees_of_one), (3, 2), "every part is a tree more");
-    // The budget has no room for a third tree: nobody is told apart any more.
-    let answer = agent.receive(Downlink::Regroup { phase: PhaseId(3), anew: false }).unwrap();
-    assert!(matches!(answer, Some(Uplink::Clusters(list)) if list.kept.len() + list.uploads.len() == 2));
+    assert_eq!(
+        (report.streams, report.releases),
+        (5, 3),
+        "three clusters and two users; one and two releases"
+    );
+    let mut again = self::agent(&clustered(splitting(), 0.1), 3);
+    again.restore(&before).unwrap();
+    assert_eq!(again.save(), before);
+}
+
+/// Whether an agent splits its cluster after `runs` histories that differ in one reward, where raw sums are at the edge.
+fn split_rates(algorithm: &Algorithm, runs: u64) -> [f64; 2] {
+    [1.0, -1.0].map(|last| {
+        let split = |seed: u64| {
+            let mut agent = agent(algorithm, seed);
+            for step in 0..EDGE_ROUNDS {
+                let _ = agent.learn(UserId(0), &[1.0, 0.0], 1.0).unwrap();
+                let other = if step + 1 == EDGE_ROUNDS { last } else { EDGE_REWARD };
+                let _ = agent.learn(UserId(1), &[1.0, 0.0], other).unwrap();
+            }
+            agent.receive(Downlink::Regroup { phase: PhaseId(2), anew: false }).unwrap();
+            agent.clusters().len() > 1
+        };
+        (0..runs).filter(|seed| split(*seed)).count() as f64 / runs as f64
+    })
+}
+
+const EDGE_ROUNDS: u64 = 60;
+const EDGE_REWARD: f64 = 0.4273;
+
+/// The attack on splits: one reward decides whether raw estimates are just near enough. Without privacy it decides for
+/// certain. With privacy the coordinator may ask for a split whenever it likes and learns no more than was promised.
+#[test]
+fn whether_a_cluster_splits_tells_no_more_than_was_promised() {
+    let clusters = ClusterConfig { edge_scale: Threshold(1.0), ..Default::default() };
+    let public = Algorithm::FclubDc(FclubDc { clusters, ..Default::default() });
+    assert_eq!(split_rates(&public, 3), [0.0, 1.0], "raw sums are at the edge, and one reward decides");
+    let promised = PrivacyConfig {
+        epsilon: 1.0,
+        delta: 1e-3,
+        edge_first: 20,
+        edge_share: 0.9,
+        noise_failure: 0.99,
+        streams: 1,
+        ..privacy()
+    };
+    let private = clustered(promised.clone(), 0.0);
+    let runs = 1000;
+    let [near, far] = split_rates(&private, runs);
+    let error = 4.0 * (0.25 / runs as f64).sqrt();
+    let bound = libm::exp(promised.epsilon);
+    assert!(far - error <= bound * (near + error) + promised.delta, "{near} {far}");
+    assert!(1.0 - near - error <= bound * (1.0 - far + error) + promised.delta, "{near} {far}");
+    let mut agent = agent(&private, 1);
+    for _ in 0..40 {
+        let _ = agent.learn(UserId(0), &[1.0, 0.0], 1.0).unwrap();
+    }
+    agent.receive(Downlink::Regroup { phase: PhaseId(2), anew: false }).unwrap();
+    let report = agent.privacy().unwrap();
+    assert!(
+        report.private_partition && report.epsilon > 0.5,
+        "splits are part of what was spent: {report:?}"
+    );
+}
+
+#[test]
+fn a_coordinator_that_asks_again_and_again_spends_nothing() {
+    let privacy = PrivacyConfig { first_release: 5, release_growth: 2.0, ..privacy() };
+    let mut agent = agent(&clustered(privacy, 1.0), 4);
+    let said = (0..7).find_map(|_| agent.learn(UserId(0), &[0.6, 0.8], 1.0).unwrap());
+    let Some(Uplink::Cluster(first)) = said else { panic!("a first release") };
+    let spent = agent.privacy().unwrap();
+    for phase in 2..30 {
+        let answer = agent.receive(Downlink::Regroup { phase: PhaseId(phase), anew: true }).unwrap();
+        let Some(Uplink::Clusters(list)) = answer else { panic!("its clusters") };
+        assert_eq!(list.uploads.len(), 1);
+        assert_eq!(list.uploads[0].evidence, first.evidence, "word for word");
+        let answer = agent.receive(Downlink::Regroup { phase: PhaseId(phase), anew: false }).unwrap();
+        assert!(
+            answer.is_none_or(|answer| matches!(answer, Uplink::Clusters(list) if list.uploads.is_empty()))
+        );
+    }
+    let now = agent.privacy().unwrap();
+    assert_eq!((now.releases, now.mu), (spent.releases, spent.mu));
+    // It goes on where it was: the next release is due at ten observations.
+    agent.learn(UserId(0), &[0.6, 0.8], 1.0).unwrap();
+}
+
+/// Two histories: in one the last choice got no reward. Counts and noise are the same, so that only the sums differ.
+#[test]
+fn choices_without_a_reward_are_counted_like_others() {
+    let uploads = [true, false].map(|rewarded| {
+        let privacy = PrivacyConfig { first_release: 3, epsilon: 1e9, ..privacy() };
+        let mut agent = agent(&private_async(privacy), 4);
+        assert_eq!(agent.learn(UserId(0), &[0.5, 0.5], 1.0).unwrap(), None);
+        assert_eq!(agent.give_up(UserId(0)), None);
+        let said = if rewarded {
+            agent.learn(UserId(0), &[0.5, 0.5], 1.0).unwrap()
+        } else {
+            agent.give_up(UserId(0))
+        };
+        let Some(Uplink::Cluster(upload)) = said else { panic!("the third interaction is due: {said:?}") };
+        assert_eq!(agent.privacy().unwrap().most_of_a_user, 3);
+        upload
+    });
+    assert_eq!(uploads[0].evidence.count(), uploads[1].evidence.count());
+    assert!(
+        (uploads[0].evidence.moment()[0] - 1.0).abs() < 0.01
+            && (uploads[1].evidence.moment()[0] - 0.5).abs() < 0.01
+    );
+    let plain = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
+    assert_eq!(agent(&plain, 1).give_up(UserId(0)), None, "only private agents count");
+}
+
+#[test]
+fn a_user_beyond_the_cap_is_served_and_not_learned_from() {
+    let privacy =
+        PrivacyConfig { unit: posse_core::privacy::Unit::User, user_cap: 2, max_releases: 8, ..privacy() };
+    let mut agent = agent(&private_async(privacy), 4);
+    for interaction in 0..5 {
+        let upload = release(&mut *agent, &[0.5, 0.5], 1.0);
+        assert_eq!(upload.is_some(), interaction < 2, "{interaction}");
+    }
+    agent.learn(UserId(1), &[0.5, 0.5], 1.0).unwrap().expect("another user may still contribute");
+    let report = agent.privacy().unwrap();
+    assert_eq!((report.beyond_cap, report.most_of_a_user), (3, 2));
+    assert_eq!(report.user_epsilon, report.epsilon, "the unit is the user");
 }
 
 #[test]
 fn what_is_shared_stays_positive_definite_whatever_the_noise() {
-    let privacy = PrivacyConfig { noise_failure: 0.999_999, streams: 1, max_releases: 1024, ..privacy() };
-    let algorithm = private_async(privacy.clone());
-    let floor = privacy.calibration(D).bounds.matrix;
+    let algorithm = private_async(privacy());
+    let floor = Budget::new(&privacy(), D, false).floor(25.0);
     let mut coordinator = algorithm.coordinator(Shape::shared(D)).unwrap();
     coordinator.join(NOW, AgentId(0), Entrance::NewLife);
-    // Releases far below zero, as if the noise had been larger than its bound.
+    // Releases far below zero, as noise may make them.
     for number in 1..=5 {
-        let mut evidence = Evidence::none(D);
-        (0..number).for_each(|_| evidence.observe(&[0.5, 0.5], 1.0).unwrap());
-        let wire = posse_core::wire::v1::Uplink {
-            kind: Some(posse_core::wire::v1::uplink::Kind::Cluster(posse_core::wire::v1::ClusterUpload {
-                cluster: 1,
-                number,
-                released: true,
-                evidence: Some(posse_core::wire::v1::Evidence {
-                    count: number,
-                    moment: vec![1.0; D],
-                    dimension: 0,
-                    matrix: Some(posse_core::wire::v1::evidence::Matrix::Packed(
-                        posse_core::wire::v1::Packed { entries: vec![-50.0, 900.0, -3.0] },
-                    )),
-                }),
-                ..Default::default()
+        let evidence = posse_core::wire::v1::Evidence {
+            count: number,
+            moment: vec![1.0; D],
+            dimension: 0,
+            matrix: Some(posse_core::wire::v1::evidence::Matrix::Packed(posse_core::wire::v1::Packed {
+                entries: vec![-50.0, 900.0, -3.0],
             })),
         };
+        let upload = posse_core::wire::v1::ClusterUpload {
+            cluster: 1,
+            number,
+            released: true,
+            evidence: Some(evidence),
+            variance: 25.0,
+            ..Default::default()
+        };
+        let kind = Some(posse_core::wire::v1::uplink::Kind::Cluster(upload));
+        let wire = posse_core::wire::v1::Uplink { kind };
         let upload = decode_uplink(&prost::Message::encode_to_vec(&wire)).unwrap();
         let told = coordinator.receive(NOW, AgentId(0), upload).unwrap();
         let Downlink::Group(group) = &told[0].message else { panic!("an answer with sums") };
         assert!(smallest_eigenvalue(group.snapshot.evidence.gram(), D) >= floor * (1.0 - 1e-9));
-        assert_eq!(coordinator.repairs(), number);
+        assert_eq!((coordinator.repairs(), group.variance), (number, 25.0));
     }
 }
 
@@ -357,19 +500,21 @@ fn play(algorithm: &Algorithm) -> Play {
     play
 }
 
-/// Noise and shift so small that the grid of releases swallows them: what is left must be the algorithm
-/// without privacy.
+/// Noise so small that the units of releases swallow it: what is left must be the algorithm without privacy.
 #[test]
 fn o17_without_noise_every_upload_is_that_of_the_public_algorithm_bit_for_bit() {
     let off = PrivacyConfig {
         epsilon: 1e30,
-        max_releases: 1 << 20,
-        max_trees: 1000,
+        mechanism: Mechanism::Tree,
+        max_releases: 512,
         first_release: 1,
         release_growth: 1.0 + 1e-9,
+        edge_releases: 512,
+        edge_first: 1,
+        edge_growth: 1.0 + 1e-9,
         ..Default::default()
     };
-    assert!(off.calibration(D).bounds.shift() < 1.0 / f64::from(1 << 22), "it is not swallowed");
+    assert!(off.calibration(D, true).matrix_bound < 1e-11, "it is not swallowed");
     let model = ModelConfig { fixed_width: Some(0.5), regularization: 1.0, ..Default::default() };
     let clusters = ClusterConfig { edge_scale: Threshold(1.0), ..Default::default() };
     let public = play(&Algorithm::Fclub(Fclub { model: model.clone(), clusters: clusters.clone() }));

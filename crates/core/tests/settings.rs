@@ -16,7 +16,7 @@ fn refused(algorithm: &Algorithm) -> &'static str {
     error.name
 }
 
-/// Every algorithm with this model.
+/// Every linear algorithm without clusters, with this model.
 fn with_model(model: &ModelConfig) -> Vec<Algorithm> {
     let model = || model.clone();
     vec![
@@ -33,7 +33,7 @@ fn with_model(model: &ModelConfig) -> Vec<Algorithm> {
 }
 
 #[test]
-fn a_model_out_of_range_is_refused_by_name_in_every_algorithm() {
+fn a_model_out_of_range_is_refused_by_name_in_linear_algorithms() {
     let good = ModelConfig::default;
     for value in [0.0, -1.0, NAN, INF] {
         for algorithm in with_model(&ModelConfig { regularization: value, ..good() }) {
@@ -62,7 +62,7 @@ fn a_model_out_of_range_is_refused_by_name_in_every_algorithm() {
 }
 
 #[test]
-fn a_protocol_out_of_range_is_refused_by_name_in_every_algorithm() {
+fn a_protocol_out_of_range_is_refused_by_name_in_asynchronous_algorithms() {
     let good = ProtocolConfig::default;
     let with = |protocol: ProtocolConfig| {
         let model = ModelConfig::default();
@@ -93,6 +93,23 @@ fn a_protocol_out_of_range_is_refused_by_name_in_every_algorithm() {
     }
     for algorithm in with(ProtocolConfig { min_upload: 0, ..good() }) {
         assert_eq!(refused(&algorithm), "min_upload");
+    }
+}
+
+#[test]
+fn a_setting_below_its_range_is_refused_by_name_in_every_algorithm_that_has_it() {
+    // A number that is negative where only a scale, a probability or a duration makes sense.
+    let keys = ["regularization", "norm_bound", "noise", "width_scale", "confidence", "exploration"];
+    for algorithm in Algorithm::all() {
+        let written = serde_json::to_value(&algorithm).unwrap();
+        let own: Vec<&str> = keys.into_iter().filter(|key| written.get(key).is_some()).collect();
+        assert!(!own.is_empty(), "{} has none of these settings", algorithm.name());
+        for key in own {
+            let mut changed = written.clone();
+            changed[key] = json!(-1.0);
+            let changed: Algorithm = serde_json::from_value(changed).unwrap();
+            assert_eq!(refused(&changed), key, "{}", algorithm.name());
+        }
     }
 }
 

@@ -12,10 +12,12 @@
 //! | [`catalogue`] | which data sets are known, who publishes them, and under which terms? |
 //! | [`records`] | how is a text file read, and where exactly is it wrong? |
 //! | [`store`] | what is a prepared directory? |
+//! | [`parquet_file`] | how are columns written to a Parquet file, and read from one? |
 //! | [`labelled`] | how does a labelled table become a world? |
 //! | [`recommender`] | how do ratings and tags become one? |
 //! | [`log`] | how does a log of decisions become one that can be evaluated on? |
 //! | [`ope`] | what would another policy have earned? |
+//! | [`health`] | can experiments on this data be believed? |
 //! | [`kmeans`] | which rows belong together? |
 //! | [`principal`] | in which directions do points differ most? |
 //!
@@ -25,11 +27,13 @@
 pub mod archive;
 pub mod catalogue;
 mod error;
+pub mod health;
 pub mod kmeans;
 pub mod labelled;
 mod load;
 pub mod log;
 pub mod ope;
+pub mod parquet_file;
 pub mod principal;
 pub mod recommender;
 pub mod records;

@@ -1,7 +1,7 @@
 //! The publishers' own files: their counts are those that were published.
 //!
 //! They are not part of this repository. Set POSSE_DATA to a directory that holds a folder for each data set
-//! by its name; without it these tests say so and do nothing.
+//! by its name; `cargo xtask test` sets it to `../shared/data` if that is there. Without it these tests are skipped.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,11 @@ use posse_data::ope::{Estimator, Evidence, Interval, effective_sample_size, esti
 use posse_data::recommender::{RecommenderSettings, prepare};
 
 /// The folder of a data set, if it is here.
-#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn raw(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("POSSE_DATA").map(|home| Path::new(&home).join(name));
     let found = folder.filter(|folder| folder.exists());
     if found.is_none() {
-        eprintln!("skipped: {name} is not here; set POSSE_DATA to where it is");
+        posse_testing::skip(&format!("the data set {name} is not here: set POSSE_DATA to where it is"));
     }
     found
 }
@@ -60,7 +59,8 @@ fn movie_lens_has_the_published_users_items_and_events() {
     let set = catalogue::find("ml-latest-small").unwrap();
     let files = set.recommender(&raw).unwrap().unwrap();
     let settings = RecommenderSettings::default();
-    let manifest = prepare(&files, &settings, &home.path().join("out"), false, &mut |_| {}).unwrap();
+    let manifest =
+        prepare(&files, &settings, &home.path().join("out"), false, &mut |_| {}, &mut |_| {}).unwrap();
     for (what, expected) in set.counts {
         assert_eq!(manifest.counts[*what], *expected, "{what}");
     }

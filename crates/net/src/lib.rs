@@ -7,8 +7,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use posse_core::{Arms, UserId};
-//! use posse_net::{Agent, AgentConfig, Clock};
+//! use posse_net::{Agent, AgentConfig, Arms, UserId};
 //!
 //! let config = AgentConfig {
 //!     coordinator: "https://coordinator.example:7447".into(),
@@ -16,7 +15,7 @@
 //!     state: Some("agent-state".into()),
 //!     ..AgentConfig::default()
 //! };
-//! let agent = Agent::start(config, Clock::system()).await?;
+//! let agent = Agent::start(config).await?;
 //!
 //! let arms = Arms::from_rows(2, &[[0.1, 0.9], [0.8, 0.2]])?;
 //! let chosen = agent.choose(UserId(3), &arms)?; // never waits for the network
@@ -26,6 +25,11 @@
 //! # }
 //! ```
 //!
+//! `examples/embed.rs` is a whole program with a coordinator beside the agent.
+//!
+//! Features, all on by default: `agent` is the library above and needs no server; `sidecar` adds the agent over HTTP;
+//! `coordinator` is the service. It runs on Unix.
+//!
 //! - [`agent`]: the runtime around an agent, and the sidecar.
 //! - [`coordinator`]: the service, its settings, tokens and limits.
 //! - [`federation`]: one federation, its rules and the thread that owns it.
@@ -34,25 +38,57 @@
 //! `docs/guides` in the repository has a guide for operators and one for embedding.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "coordinator")]
+mod audit;
 mod clock;
 mod codec;
+#[cfg(feature = "coordinator")]
 pub mod coordinator;
+#[cfg(feature = "coordinator")]
 pub mod federation;
+#[cfg(any(feature = "sidecar", feature = "coordinator"))]
+mod http;
+mod lengths;
+#[cfg(all(feature = "agent", feature = "coordinator"))]
 pub mod load;
 pub mod log;
+#[cfg(feature = "coordinator")]
 mod metrics;
-/// The types generated from `proto/posse/v1`.
+/// The types generated from `proto/posse/v1`, for clients and proxies that speak the protocol themselves. They follow
+/// the generators' versions, not this crate's.
+#[doc(hidden)]
 #[allow(missing_docs, unreachable_pub, missing_debug_implementations, clippy::all, clippy::use_self, reason = "generated")]
 #[rustfmt::skip]
 pub mod v1;
 
+#[cfg(feature = "agent")]
 pub use agent::{Agent, AgentConfig};
 pub use clock::Clock;
+#[cfg(feature = "coordinator")]
 pub use metrics::Metrics;
+/// The machines and their types, which this crate's functions take and return.
+pub use posse_core;
+pub use posse_core::{AgentId, Arms, ConfigError, Incarnation, InputError, UserId};
 
 /// The published description of the protocol: an encoded `google.protobuf.FileDescriptorSet`.
 pub const DESCRIPTION: &[u8] = include_bytes!("v1.bin");
 
+/// The metadata of a refusal that names its reason, in the words that metrics use.
+pub(crate) const REASON: &str = "posse-reason";
+
 /// The version of the protocol that is spoken here.
 pub const PROTOCOL: u32 = 1;
+
+/// An error followed by what caused it.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -10,6 +10,7 @@ use posse_core::session::UpFrame;
 use posse_core::wire::v1;
 use posse_core::{Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, Seed, Uplink, Version};
 use serde::Serialize;
+use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -18,6 +19,17 @@ use tonic::{Request, Status, Streaming};
 
 use crate::v1::JoinRequest;
 use crate::v1::coordinator_client::CoordinatorClient;
+
+/// A load that could not be put on the coordinator, in its words or those of the transport.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct LoadError(String);
+
+impl From<Status> for LoadError {
+    fn from(status: Status) -> Self {
+        Self(status.message().to_owned())
+    }
+}
 
 /// What many uploading agents came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,7 +85,7 @@ pub async fn upload(
     connections: usize,
     dimension: usize,
     duration: Duration,
-) -> Result<Uploaded, Status> {
+) -> Result<Uploaded, LoadError> {
     let mut channels = Vec::new();
     for _ in 0..connections {
         channels.push(connect(url).await?);
@@ -115,7 +127,7 @@ pub async fn upload(
 }
 
 /// Connects `agents` agents, each over a connection of its own, that say hello and nothing else.
-pub async fn idle(url: &str, agents: usize) -> Result<Idle, Status> {
+pub async fn idle(url: &str, agents: usize) -> Result<Idle, LoadError> {
     let mut links = Vec::with_capacity(agents);
     for agent in 0..agents {
         links.push(link(connect(url).await?, agent as u64).await?);
@@ -141,7 +153,7 @@ async fn link(channel: Channel, agent: u64) -> Result<Link, Status> {
     };
     let metadata = named(tonic::metadata::MetadataMap::new());
     let mut client = CoordinatorClient::new(channel);
-    let mut join = Request::new(JoinRequest { protocol: crate::PROTOCOL, resumes: false });
+    let mut join = Request::new(JoinRequest { protocol: crate::PROTOCOL, ..JoinRequest::default() });
     *join.metadata_mut() = metadata.clone();
     let life = client.join(join).await?.into_inner().incarnation;
     let (frames, outgoing) = mpsc::channel(1);

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use posse_core::privacy::{PrivacyPolicy, Unit};
 use posse_net::agent::{AgentTls, Carriage, sidecar};
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use tokio::net::TcpListener;
 
-use super::runtime::{LogFormat, asked_to_end, log_to_stderr, runtime};
+use super::runtime::{LogFormat, Signals, log_to_stderr, runtime};
 use super::{Ending, print};
 use crate::statement;
 
@@ -20,7 +21,7 @@ Example:
   POSSE_TOKEN=… posse agent --coordinator https://coordinator:7447 --ca ca.pem --state agent-state
   curl -d '{\"arms\": [[1, 0], [0, 1]]}' -H 'content-type: application/json' localhost:7448/choose
 
-Endpoints: POST /choose, POST /reward, GET /healthz, /privacy, /metrics, /openapi.json.
+Endpoints: POST /choose, POST /reward, POST /new-life, GET /healthz, /privacy, /metrics, /openapi.json.
 The token is read from POSSE_TOKEN or --token-file, so that it is in no list of processes.")]
 pub(crate) struct Args {
     /// Where the coordinator is
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     /// Which federation, where there are several
     #[arg(long, value_name = "NAME")]
     federation: Option<String>,
-    /// A file with the agent's token
+    /// A file with the agent's token, read again for every connection
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Who the agent is, where no tokens are asked for
@@ -62,6 +63,24 @@ pub(crate) struct Args {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
+    /// Join private federations only, whatever the coordinator offers; kept in the state
+    #[arg(long)]
+    require_privacy: bool,
+    /// The largest ε that this agent accepts; 1 if only --require-privacy is given
+    #[arg(long, value_name = "EPSILON")]
+    max_epsilon: Option<f64>,
+    /// The largest δ that this agent accepts; 1e-5 if only --require-privacy is given
+    #[arg(long, value_name = "DELTA")]
+    max_delta: Option<f64>,
+    /// What ε must protect at least
+    #[arg(long, value_enum, value_name = "UNIT")]
+    unit: Option<UnitArg>,
+    /// A TOML file with a [privacy] table of the same: max_epsilon, max_delta, unit, allow_raw_buffer
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["require_privacy", "max_epsilon", "max_delta", "unit"])]
+    policy: Option<PathBuf>,
+    /// Begin a new life if another process has spoken for this agent, instead of stopping
+    #[arg(long)]
+    new_life: bool,
     /// Send the token without TLS, or listen beyond loopback
     #[arg(long)]
     insecure: bool,
@@ -78,18 +97,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = config(args)?;
     log_to_stderr(args.log_format, args.verbose);
     runtime()?.block_on(async {
+        let mut signals = Signals::listen()?;
         let agent = tokio::select! {
-            agent = Agent::start(config, Clock::system()) => agent?,
-            ended = asked_to_end() => return ended.map(|()| Ending::Done),
+            agent = Agent::start(config) => agent?,
+            () = signals.asked_to_end() => return Ok(Ending::Done),
         };
         let listener = TcpListener::bind(args.listen);
         let listener = listener.await.with_context(|| format!("cannot listen on {}", args.listen))?;
         let sidecar = sidecar(agent.clone(), listener)?;
         print(&format!("http://{}\n", sidecar.address))?;
-        asked_to_end().await?;
+        signals.asked_to_end().await;
         sidecar.stop().await;
-        agent.close().await?;
-        if let Some(report) = agent.inspect(|machine| machine.privacy()) {
+        agent.clone().close().await?;
+        if let Some(report) = agent.privacy() {
             let lines = statement::lines(&report, 1);
             print(&lines.into_iter().map(|line| line + "\n").collect::<String>())?;
         }
@@ -99,10 +119,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
 
 fn config(args: &Args) -> anyhow::Result<AgentConfig> {
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let token = match &args.token_file {
-        Some(path) => Some(String::from_utf8_lossy(&read(path)?).trim().to_owned()),
-        None => std::env::var("POSSE_TOKEN").ok(),
-    };
+    let token = std::env::var("POSSE_TOKEN").ok().filter(|_| args.token_file.is_none());
+    let shows_token = token.is_some() || args.token_file.is_some();
     if !args.insecure && !args.listen.ip().is_loopback() {
         bail!(
             "--listen {} is beyond loopback and HTTP is not encrypted: add --insecure if that is meant",
@@ -110,7 +128,7 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
         );
     }
     if !args.insecure
-        && token.is_some()
+        && shows_token
         && !args.coordinator.starts_with("https:")
         && !is_local(&args.coordinator)
     {
@@ -132,15 +150,59 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
         coordinator: args.coordinator.clone(),
         federation: args.federation.clone(),
         token,
+        token_file: args.token_file.clone(),
         agent: args.agent,
         state: args.state.clone(),
         local_features: args.local_features,
         expire_after: args.expire_after.map(|value| seconds("expire-after", value)).transpose()?,
         default_reward: args.default_reward,
+        new_life_if_superseded: args.new_life,
         carriage: every.map_or(Carriage::Link, Carriage::Exchange),
+        policy: policy(args)?,
         tls: AgentTls { authority: args.ca.as_deref().map(read).transpose()?, identity, name: None },
         ..AgentConfig::default()
     })
+}
+
+/// What protects at least; in the order of strictness.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum UnitArg {
+    /// One interaction
+    Interaction,
+    /// All interactions of one user with this agent
+    User,
+}
+
+/// The table of a policy's file.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    privacy: PrivacyPolicy,
+}
+
+/// What the agent requires about privacy: from the file, from the flags, or nothing.
+fn policy(args: &Args) -> anyhow::Result<Option<PrivacyPolicy>> {
+    if let Some(path) = &args.policy {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file: PolicyFile =
+            toml::from_str(&text).with_context(|| format!("{} is not a privacy policy", path.display()))?;
+        return Ok(Some(file.privacy));
+    }
+    let Args { require_privacy, max_epsilon, max_delta, unit, .. } = args;
+    if !require_privacy && max_epsilon.is_none() && max_delta.is_none() && unit.is_none() {
+        return Ok(None);
+    }
+    let usual = PrivacyPolicy::default();
+    Ok(Some(PrivacyPolicy {
+        max_epsilon: max_epsilon.unwrap_or(usual.max_epsilon),
+        max_delta: max_delta.unwrap_or(usual.max_delta),
+        unit: match unit {
+            Some(UnitArg::User) => Unit::User,
+            Some(UnitArg::Interaction) | None => Unit::Interaction,
+        },
+        ..usual
+    }))
 }
 
 /// Whether an address is certainly on this machine: a name that only begins like one is not.

@@ -2,15 +2,20 @@
 
 use std::fmt::Write;
 
-use super::{Ending, print, print_json};
-use crate::bench::{
+use posse_bench::{
     Effort, Measurements, Simulated, clustered, gradient_sums, interactions, nonlinear, phase_step,
     simulated, simulated_clicks, solved, uploads,
 };
 
+use super::{Ending, print, print_json};
+
 /// Measure what an interaction, an upload and a simulation cost on this machine
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
+#[command(after_help = "\
+Example:
+  posse bench --quick
+
+Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
 pub(crate) struct Args {
     /// A look in a few seconds instead of numbers to quote
     #[arg(long)]

@@ -11,6 +11,9 @@ use crate::demo::{Demo, play, report};
 /// See a federation learn, over real gRPC on loopback, while agents and the coordinator are killed
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Example:
+  posse demo --seconds 10 --agents 12
+
 Agents choose arms in a synthetic world and share what they learn through a coordinator. Beside them, in the
 same world: agents that learn alone, and one learner that sees everything.")]
 pub(crate) struct Args {

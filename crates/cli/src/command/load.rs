@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use posse_core::{AgentId, Algorithm, Arms, Federation, Seed, Shape, UserId};
 use posse_net::agent::Carriage;
 use posse_net::load::{Uploaded, idle, upload};
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -26,6 +26,9 @@ const RECORD: usize = 3000;
 /// Measure a coordinator and an agent under load on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Example:
+  posse load --agents 1000 --seconds 5
+
 A coordinator is started as a process of its own, on loopback and on the disk of --data; the load comes from
 here and takes processors from it. Run it in a release build and on a quiet machine.")]
 pub(crate) struct Args {
@@ -202,7 +205,7 @@ impl Process {
         let file = data.join(format!("{name}.toml"));
         let text = format!(
             "listen = \"127.0.0.1:0\"\nauthentication = \"none\"\ndata = \"{name}\"\n[limits]\nframes_per_second = 1000000\n\
-             connections = 100000\n[[federation]]\nname = \"load\"\ndimension = {DIMENSION}\n[federation.algorithm]\n\
+             connections = 100000\nconnections_per_address = 100000\nstreams_per_connection = 100000\n[[federation]]\nname = \"load\"\ndimension = {DIMENSION}\n[federation.algorithm]\n\
              name = \"async-lin-ucb\"\nupload_threshold = 2\ndownload_threshold = inf\n"
         );
         std::fs::write(&file, text)?;
@@ -266,7 +269,7 @@ async fn choices(url: &str, state: Option<&Path>) -> anyhow::Result<(f64, f64)> 
         carriage: Carriage::ByHand,
         ..AgentConfig::default()
     };
-    let agent = Agent::start(config, Clock::system()).await?;
+    let agent = Agent::start(config).await?;
     let algorithm: Algorithm = serde_json::from_value(serde_json::json!({
         "name": "async-lin-ucb", "upload_threshold": 2.0, "download_threshold": "inf"
     }))?;

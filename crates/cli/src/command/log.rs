@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use posse_core::session::{LogEntry, LogEvent};
 use posse_net::federation::FederationConfig;
-use posse_net::log::{Contents, LogError, Replay, read};
+use posse_net::log::{self, Contents, LogError, Replay, read};
 use serde_json::{Value, json};
 
 use super::{Ending, print, print_json};
@@ -69,7 +69,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     }
     let document = match &args.action {
         Action::Inspect { entries, .. } => inspect(&contents, *entries)?,
-        Action::Verify { .. } => verify(&contents),
+        Action::Verify { .. } => match verify(directory, &contents) {
+            Ok(document) => document,
+            Err(Unsound(why)) => return damaged(args, &why),
+        },
         Action::Replay { until, .. } => replay(directory, contents, *until)?,
     };
     if args.json {
@@ -102,7 +105,28 @@ fn lost(contents: &Contents) -> Option<String> {
     ))
 }
 
-fn verify(contents: &Contents) -> Value {
+/// Why a log is not sound.
+struct Unsound(String);
+
+impl From<LogError> for Unsound {
+    fn from(error: LogError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Looks at every file, also those that a restart would not read, and whether every entry is one.
+fn verify(directory: &Path, contents: &Contents) -> Result<Value, Unsound> {
+    let seen = log::verify(directory, |number, bytes| {
+        LogEntry::decode(bytes).map(drop).map_err(|error| Unsound(format!("entry {number}: {error}")))
+    })?;
+    let mut document = summary(contents);
+    document["saved states"] = seen.snapshots.into();
+    document["files of entries"] = seen.segments.into();
+    document["entries in all files"] = seen.entries.into();
+    Ok(document)
+}
+
+fn summary(contents: &Contents) -> Value {
     let segments = contents.segments.iter();
     json!({
         "sound": true,
@@ -129,7 +153,7 @@ fn inspect(contents: &Contents, shown: usize) -> anyhow::Result<Value> {
             last.push(format!("{number} at {} {what}", entry.tick.0));
         }
     }
-    let mut document = verify(contents);
+    let mut document = summary(contents);
     document["kinds"] = json!(kinds);
     document["segments"] = contents
         .segments

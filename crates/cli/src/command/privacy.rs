@@ -1,12 +1,16 @@
 //! `posse privacy plan`: what a privacy budget will cost, before anything runs.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
-use posse_core::privacy::{Advice, Plan, PlanRequest, PrivacyConfig};
-use serde_json::json;
+use anyhow::{Context, anyhow, bail};
+use posse_core::AgentId;
+use posse_core::Seed;
+use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, Unit};
+use serde_json::{Value, json};
 
 use super::{Ending, print, print_json};
+use crate::experiment::{Experiment, Group};
 use crate::table::compact;
 
 /// Say what a privacy budget costs
@@ -23,36 +27,49 @@ enum Command {
 
 /// Say how much noise a promise needs and when data outweigh it, before anything runs
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Example:\n  posse privacy plan --epsilon 1 --delta 1e-5 --dimension 10 --agents 50 --interactions 1e6"
-)]
+#[command(after_help = "\
+Examples:
+  posse privacy plan experiments/fclub-private.toml
+  posse privacy plan --epsilon 1 --delta 1e-5 --dimension 10 --agents 50 --interactions 1e6
+
+With a file, the plan is that of every private algorithm in it, and the noise is what the statement at the end of
+its run says. Without one, flags say what is planned; what has no flag is at its default.")]
 struct PlanArgs {
-    /// ε of one interaction over the whole run
-    #[arg(long, default_value_t = 1.0)]
+    /// The experiment whose private algorithms are planned
+    #[arg(value_name = "FILE.toml", conflicts_with_all = ["dimension", "agents", "interactions"])]
+    file: Option<PathBuf>,
+    /// ε of one unit over the whole run
+    #[arg(long, default_value_t = 1.0, conflicts_with = "file")]
     epsilon: f64,
     /// δ: the probability with which ε may fail
-    #[arg(long, default_value_t = 1e-5)]
+    #[arg(long, default_value_t = 1e-5, conflicts_with = "file")]
     delta: f64,
     /// Features of an arm
-    #[arg(long)]
-    dimension: usize,
+    #[arg(long, required_unless_present = "file")]
+    dimension: Option<usize>,
     /// How many agents there are
-    #[arg(long)]
-    agents: u64,
+    #[arg(long, required_unless_present = "file")]
+    agents: Option<u64>,
     /// Interactions over all agents; 1e6 is fine
-    #[arg(long, value_parser = whole)]
-    interactions: u64,
+    #[arg(long, value_parser = whole, required_unless_present = "file")]
+    interactions: Option<u64>,
     /// Releases of one stream of sums
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, conflicts_with = "file")]
     releases: u64,
-    /// Trees that one interaction may pass through: 1 if clusters never split
-    #[arg(long, default_value_t = 1)]
-    trees: u32,
+    /// Correlate the noise of releases by a binary tree instead of a factorisation
+    #[arg(long, conflicts_with = "file")]
+    tree: bool,
+    /// Clusters may split: a share of the budget tells users apart
+    #[arg(long, conflicts_with = "file")]
+    splits: bool,
+    /// Protect one user with at most so many interactions, instead of one interaction
+    #[arg(long, value_name = "INTERACTIONS", conflicts_with = "file")]
+    user_cap: Option<u64>,
     /// The longest features
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, conflicts_with = "file")]
     feature_bound: f64,
-    /// The largest reward, either way
-    #[arg(long, default_value_t = 1.0)]
+    /// The largest distance of a reward from the centre: 0.5 for rewards in [0, 1] around 0.5
+    #[arg(long, default_value_t = 1.0, conflicts_with = "file")]
     reward_bound: f64,
     /// The smallest eigenvalue of the mean of xxᵀ; by default 1/(2(d - 1)), as in the clustered world
     #[arg(long)]
@@ -75,76 +92,158 @@ fn whole(text: &str) -> Result<u64, String> {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let Command::Plan(args) = &args.command;
+    match &args.file {
+        Some(file) => of_file(file, args),
+        None => of_flags(args),
+    }
+}
+
+fn of_flags(args: &PlanArgs) -> anyhow::Result<Ending> {
+    let usual = PrivacyConfig::default();
     let privacy = PrivacyConfig {
         epsilon: args.epsilon,
         delta: args.delta,
+        unit: if args.user_cap.is_some() { Unit::User } else { Unit::Interaction },
+        user_cap: args.user_cap.unwrap_or(usual.user_cap),
+        mechanism: if args.tree { Mechanism::Tree } else { Mechanism::Factorisation },
         max_releases: args.releases,
-        max_trees: args.trees,
         feature_bound: args.feature_bound,
         reward_bound: args.reward_bound,
-        streams: args.agents.max(1),
-        ..Default::default()
+        ..usual
     };
-    let usual = 0.5 / (args.dimension.max(2) - 1) as f64;
+    let required = "the parser requires it without a file";
+    let dimension = args.dimension.expect(required);
     let request = PlanRequest {
         privacy,
-        dimension: args.dimension,
-        agents: args.agents,
-        interactions: args.interactions,
-        least_eigenvalue: args.least_eigenvalue.unwrap_or(usual),
+        splits: args.splits,
+        dimension,
+        agents: args.agents.expect(required),
+        interactions: args.interactions.expect(required),
+        least_eigenvalue: least_eigenvalue(args, dimension),
     };
-    let plan = request.plan().map_err(|error| anyhow!("{error}")).context("no such plan")?;
-    let advice = request.advice();
+    let plan = planned(&request)?;
     if args.json {
-        print_json(&json!({ "request": request, "plan": plan, "advice": advice }))?;
+        print_json(&document(&request, &plan))?;
     } else {
-        print(&words(&request, &plan, &advice))?;
+        print(&words(&request, &plan))?;
     }
     Ok(Ending::Done)
 }
 
-fn words(request: &PlanRequest, plan: &Plan, advice: &[Advice]) -> String {
+fn of_file(file: &Path, args: &PlanArgs) -> anyhow::Result<Ending> {
+    let experiment = Experiment::read(file)?;
+    let mut plans = Vec::new();
+    for group in &experiment.groups {
+        if let Some(request) = request_of(group, args)? {
+            let plan = planned(&request).with_context(|| group.id.clone())?;
+            plans.push((&group.id, request, plan));
+        }
+    }
+    if plans.is_empty() {
+        bail!("no algorithm in {} is private: set `privacy`, or use `cdp-fclub-dc`", file.display());
+    }
+    if args.json {
+        let document = |(id, request, plan): &(&String, PlanRequest, Plan)| {
+            let mut document = document(request, plan);
+            document["setting"] = json!(id);
+            document
+        };
+        print_json(&json!(plans.iter().map(document).collect::<Vec<_>>()))?;
+    } else {
+        let one =
+            |(id, request, plan): &(&String, PlanRequest, Plan)| format!("{id}\n{}", words(request, plan));
+        print(&plans.iter().map(one).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(Ending::Done)
+}
+
+/// What is planned for a setting of an experiment, if it is private.
+fn request_of(group: &Group, args: &PlanArgs) -> anyhow::Result<Option<PlanRequest>> {
+    let config = &group.config;
+    let Some(privacy) = config.algorithm.privacy() else { return Ok(None) };
+    let world = config.world.build(config.agents, Seed(0)).map_err(|error| anyhow!("{error}"))?;
+    let dimension = world.shape(AgentId(0)).dimension();
+    let budget = config.algorithm.privacy_budget(dimension);
+    Ok(Some(PlanRequest {
+        privacy,
+        splits: budget.is_some_and(|budget| budget.user.is_some()),
+        dimension,
+        agents: config.agents,
+        interactions: config.horizon,
+        least_eigenvalue: least_eigenvalue(args, dimension),
+    }))
+}
+
+fn least_eigenvalue(args: &PlanArgs, dimension: usize) -> f64 {
+    args.least_eigenvalue.unwrap_or(0.5 / (dimension.max(2) - 1) as f64)
+}
+
+fn planned(request: &PlanRequest) -> anyhow::Result<Plan> {
+    request.plan().map_err(|error| anyhow!("{error}")).context("no such plan")
+}
+
+fn document(request: &PlanRequest, plan: &Plan) -> Value {
+    json!({ "request": request, "plan": plan, "advice": request.advice() })
+}
+
+fn words(request: &PlanRequest, plan: &Plan) -> String {
     let mut text = String::new();
     let out = &mut text;
     let mut line = |words: String| {
         let _ = writeln!(out, "{words}");
     };
     let made = &plan.calibration;
-    let PrivacyConfig { epsilon, delta, max_releases, max_trees, .. } = &request.privacy;
+    let PrivacyConfig { epsilon, delta, unit, user_cap, max_releases, edge_releases, .. } = &request.privacy;
+    let whom = match unit {
+        Unit::Interaction => "one interaction".to_owned(),
+        Unit::User => format!("one user with at most {user_cap} interactions"),
+    };
+    line(format!("promise     ε = {epsilon}, δ = {delta:e} for {whom}: μ = {:.5}", made.mu));
     line(format!(
-        "promise     ε = {epsilon}, δ = {delta:e} for one interaction: ρ = {:.5} zCDP",
-        made.rho_total
+        "clusters    {max_releases} releases each, μ = {:.5}: noise of σ = {:.2} at most, {:.0} in operator norm",
+        made.cluster_mu, made.cluster_noise, made.matrix_bound
     ));
+    line(if request.splits {
+        format!(
+            "users       {edge_releases} releases each, μ = {:.5}: noise of σ = {:.2} at most",
+            made.user_mu, made.user_noise
+        )
+    } else {
+        "users       nothing is released of single users: clusters never split".to_owned()
+    });
     line(format!(
-        "trees       {max_releases} releases each ({} levels), {max_trees} an interaction: ρ = {:.5} each",
-        made.depth, made.rho_tree
-    ));
-    line(format!(
-        "noise       σ = {:.2} a node; at most {:.0} in operator norm",
-        made.sigma, made.bounds.matrix
-    ));
-    line(format!("shift       {:.0} on the diagonal of every agent's sums", plan.shift));
-    line(format!(
-        "needed      {} observations an agent until data match the noise, {} until they outweigh the shift",
+        "needed      {} observations an agent until data reach above the noise, {} until they outweigh its bound",
         compact(plan.observations_to_match.ceil()),
         compact(plan.observations_to_outweigh.ceil())
     ));
     line(format!(
-        "expected    {} observations an agent: signal to shift {:.3}",
+        "expected    {} observations an agent: signal to noise {:.3}",
         compact(plan.observations_of_an_agent.floor()),
-        plan.signal_to_shift
+        plan.signal_to_noise
     ));
-    line(if plan.signal_to_shift < 1.0 {
+    line(if plan.observations_of_an_agent < plan.observations_to_match {
         "verdict     noise will decide more than data; sharing is not likely to pay".to_owned()
+    } else if plan.signal_to_noise < 1.0 {
+        "verdict     data will rise above the noise, not far; whether sharing pays depends on the users"
+            .to_owned()
     } else {
-        "verdict     data will outweigh the shift before the end".to_owned()
+        "verdict     data will outweigh the noise before the end".to_owned()
     });
-    line(format!("silent      after {} observations of a stream", compact(plan.released_until.floor())));
+    line(format!(
+        "schedule    {} releases are due until the end; silent after {} observations of a stream",
+        plan.releases_needed,
+        compact(plan.released_until.floor())
+    ));
+    line(format!(
+        "suggested   first_release = {}, max_releases = {}",
+        plan.suggested_first_release, plan.suggested_max_releases
+    ));
+    let advice = request.advice();
     if !advice.is_empty() {
         line("\nwhat would help, one at a time:".to_owned());
     }
-    for Advice { setting, value, signal_to_shift } in advice {
-        line(format!("  {setting:<14} {:<10} signal to shift {signal_to_shift:.3}", compact(*value)));
+    for Advice { setting, value, signal_to_noise } in advice {
+        line(format!("  {setting:<14} {:<10} signal to noise {signal_to_noise:.3}", compact(value)));
     }
     text
 }

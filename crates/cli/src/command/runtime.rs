@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use anyhow::Context;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 /// How logs are written, to stderr.
@@ -36,13 +36,45 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     runtime.context("cannot start the runtime")
 }
 
-/// Returns when the process is asked to end.
-pub(crate) async fn asked_to_end() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// What the operating system tells the process. Made before the first line is printed: whoever has read that line
+/// may send a signal, and must not meet a process that does not listen yet.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+/// What the process is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// SIGTERM or SIGINT.
+    ToEnd,
+    /// SIGHUP: read files again.
+    ToReload,
+}
+
+impl Signals {
+    /// Listens from here on. Must be called in a runtime.
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen to signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
-    Ok(())
+
+    /// The next thing that the process is asked to do.
+    pub(crate) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::ToEnd,
+            _ = self.interrupt.recv() => Asked::ToEnd,
+            _ = self.hangup.recv() => Asked::ToReload,
+        }
+    }
+
+    /// Returns when the process is asked to end.
+    pub(crate) async fn asked_to_end(&mut self) {
+        while self.next().await != Asked::ToEnd {}
+    }
 }

@@ -1,9 +1,13 @@
 //! `posse token`: who may speak for which agent.
 
-use std::fmt::Write;
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use posse_core::AgentId;
 use posse_net::coordinator::Tokens;
 use serde_json::json;
@@ -15,7 +19,7 @@ use crate::federation;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  posse token create --config federation.toml --agent 7 --federation shop > agent-7.token
+  posse token create --config federation.toml --agent 7 --federation shop --out agent-7.token
 
 A token is shown once; only its hash is kept. A running coordinator notices changes within a second.")]
 pub(crate) struct Args {
@@ -39,6 +43,9 @@ enum Action {
         /// Where it is valid; repeat it for several
         #[arg(long, value_name = "NAME", required = true)]
         federation: Vec<String>,
+        /// Write the token to a file that only its owner may read, instead of printing it
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
     /// List all tokens, without their secrets
     List,
@@ -47,10 +54,16 @@ enum Action {
         /// As listed
         id: String,
     },
-    /// Give a token a new secret and print it; the old one is void at once
+    /// Give a token a new secret and print it; the old one stays valid for a while
     Rotate {
         /// As listed
         id: String,
+        /// Seconds that the old secret stays valid; 0 makes it void at once
+        #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+        grace: u64,
+        /// Write the token to a file that only its owner may read, instead of printing it
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
 }
 
@@ -59,7 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
     let tokens = Tokens::open(&config.token_file())?;
     match &args.action {
-        Action::Create { agent, federation } => {
+        Action::Create { agent, federation, out } => {
             if let Some(unknown) =
                 federation.iter().find(|name| config.federations.iter().all(|own| own.name != **name))
             {
@@ -71,9 +84,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
                 );
             }
             let (text, info) = tokens.create(AgentId(*agent), federation.clone())?;
-            show(args, &text, &info.id)?;
+            hand_out(args, &text, &info.id, out.as_deref())?;
         }
-        Action::Rotate { id } => show(args, &tokens.rotate(id)?, id)?,
+        Action::Rotate { id, grace, out } => {
+            let text = tokens.rotate(id, Duration::from_secs(*grace))?;
+            hand_out(args, &text, id, out.as_deref())?;
+        }
         Action::Revoke { id } => {
             tokens.revoke(id)?;
             if args.json {
@@ -101,6 +117,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn show(args: &Args, text: &str, id: &str) -> anyhow::Result<()> {
-    if args.json { print_json(&json!({ "id": id, "token": text })) } else { print(&format!("{text}\n")) }
+/// Prints a token, or writes it to a file that only its owner may read.
+fn hand_out(args: &Args, text: &str, id: &str, out: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = out else {
+        return if args.json {
+            print_json(&json!({ "id": id, "token": text }))
+        } else {
+            print(&format!("{text}\n"))
+        };
+    };
+    // A draft beside it, then a rename: an agent that reads the file meanwhile finds a whole token.
+    let draft = path.with_extension("draft");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(format!("{text}\n").as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?;
+    if args.json {
+        print_json(&json!({ "id": id, "file": path }))
+    } else {
+        print(&format!("{id} is in {}\n", path.display()))
+    }
 }

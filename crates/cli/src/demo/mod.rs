@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use posse_core::{AgentId, Algorithm, AsyncLinUcb, Cost, LinUcb, Seed, Threshold, UserId};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, LinearConfig, Offer, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
@@ -211,7 +211,7 @@ impl Scene<'_> {
         let place = id.0 as usize;
         if self.agents[place].is_none() {
             let config = self.demo.agent_config(self.address, id.0);
-            self.agents[place] = Some(Agent::start(config, Clock::system()).await?);
+            self.agents[place] = Some(Agent::start(config).await?);
         }
         Ok(self.agents[place].clone().expect("it was just started"))
     }
@@ -283,7 +283,7 @@ impl Scene<'_> {
             }
         }
         for agent in &agents {
-            agent.close().await?;
+            agent.clone().close().await?;
         }
         let (up, down) = self.cost();
         let running = self.running.take().context("the coordinator is gone")?;

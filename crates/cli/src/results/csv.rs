@@ -3,8 +3,10 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use posse_data::parquet_file::Values;
+
 use super::durable;
-use super::frame::{Column, Frame};
+use super::frame::Frame;
 
 /// Writes a frame, whole or not at all.
 pub(super) fn write(path: &Path, frame: &Frame) -> anyhow::Result<()> {
@@ -21,34 +23,22 @@ fn text(frame: &Frame) -> String {
     let mut text = names.join(",") + "\n";
     let rows = frame.columns.first().map_or(0, |(_, column)| column.len());
     for row in 0..rows {
-        let values = frame.columns.iter().map(|(_, column)| column.text(row)).collect::<Vec<_>>();
+        let values = frame.columns.iter().map(|(_, values)| value(values, row)).collect::<Vec<_>>();
         text.push_str(&values.join(","));
         text.push('\n');
     }
     text
 }
 
-impl Column {
-    /// How many values there are.
-    fn len(&self) -> usize {
-        match self {
-            Self::Text(values) => values.len(),
-            Self::Whole(values) => values.len(),
-            Self::Number(values) => values.len(),
-            Self::Switch(values) => values.len(),
-        }
-    }
-
-    /// A value as text that reads back as the same value.
-    fn text(&self, row: usize) -> String {
-        let text = match self {
-            Self::Text(values) => values[row].as_deref().map(quoted),
-            Self::Whole(values) => values[row].map(|value| value.to_string()),
-            Self::Number(values) => values[row].map(|value| value.to_string()),
-            Self::Switch(values) => values[row].map(|value| value.to_string()),
-        };
-        text.unwrap_or_default()
-    }
+/// A value as text that reads back as the same value.
+fn value(values: &Values, row: usize) -> String {
+    let text = match values {
+        Values::Text(values) => values[row].as_deref().map(quoted),
+        Values::Whole(values) => values[row].map(|value| value.to_string()),
+        Values::Number(values) => values[row].map(|value| value.to_string()),
+        Values::Switch(values) => values[row].map(|value| value.to_string()),
+    };
+    text.unwrap_or_default()
 }
 
 /// A text in quotes if it needs them.
@@ -67,9 +57,9 @@ mod tests {
     #[test]
     fn texts_with_commas_and_quotes_are_quoted_and_missing_values_are_empty() {
         let columns = vec![
-            ("a,b".to_owned(), Column::Text(vec![Some("say \"x\", y".into()), None])),
-            ("n".to_owned(), Column::Number(vec![Some(f64::INFINITY), Some(0.1)])),
-            ("s".to_owned(), Column::Switch(vec![None, Some(true)])),
+            ("a,b".to_owned(), Values::Text(vec![Some("say \"x\", y".into()), None])),
+            ("n".to_owned(), Values::Number(vec![Some(f64::INFINITY), Some(0.1)])),
+            ("s".to_owned(), Values::Switch(vec![None, Some(true)])),
         ];
         assert_eq!(text(&Frame { columns }), "\"a,b\",n,s\n\"say \"\"x\"\", y\",inf,\n,0.1,true\n");
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use posse_core::Cost;
+use posse_data::parquet_file::Values;
 use posse_sim::{GroupBy, Tally};
 use serde_json::{Map, Value};
 
@@ -16,24 +17,13 @@ use crate::row::{Row, settings};
 use crate::settings::{Kind, Section, Setting, nested_defaults};
 use crate::share::{Flow, QUANTILES, Spread};
 
-/// Columns of equal length with names.
+/// A table: named columns of equal length.
+///
+/// A setting that is no single value, such as a list, is stored as text in JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Frame {
-    /// In order.
-    pub(crate) columns: Vec<(String, Column)>,
-}
-
-/// The values of a column, some of which may be missing.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Column {
-    /// Words, and whatever is no single value, as JSON.
-    Text(Vec<Option<String>>),
-    /// Whole numbers.
-    Whole(Vec<Option<i64>>),
-    /// Numbers, infinite ones too.
-    Number(Vec<Option<f64>>),
-    /// True or false.
-    Switch(Vec<Option<bool>>),
+    /// Names and values, in the order of the file.
+    pub(crate) columns: Vec<(String, Values)>,
 }
 
 impl Frame {
@@ -41,14 +31,14 @@ impl Frame {
     pub(crate) fn summary(experiment: &Experiment, rows: &[Row<'_>]) -> Self {
         let mut frame = Self::default();
         let text =
-            |of: &dyn Fn(&Row<'_>) -> String| Column::Text(rows.iter().map(|row| Some(of(row))).collect());
+            |of: &dyn Fn(&Row<'_>) -> String| Values::Text(rows.iter().map(|row| Some(of(row))).collect());
         let whole = |of: &dyn Fn(&Row<'_>) -> u64| {
-            Column::Whole(rows.iter().map(|row| Some(signed(of(row)))).collect())
+            Values::Whole(rows.iter().map(|row| Some(signed(of(row)))).collect())
         };
         frame.push("id", text(&|row| row.cell.id.clone()));
         frame.push("group", text(&|row| experiment.groups[row.cell.group].id.clone()));
         frame.push("experiment", text(&|_| experiment.id.clone()));
-        frame.push("quick", Column::Switch(vec![Some(experiment.quick); rows.len()]));
+        frame.push("quick", Values::Switch(vec![Some(experiment.quick); rows.len()]));
         frame.push("algorithm", text(&|row| row.cell.config.algorithm.name().into()));
         frame.push("seed", whole(&|row| row.cell.config.seed.0));
         frame.push("agents", whole(&|row| row.cell.config.agents));
@@ -59,7 +49,7 @@ impl Frame {
         for metric in METRICS {
             frame.push(metric.name, measures(rows.iter().map(|row| (metric.of)(row.tally()))));
         }
-        frame.push("seconds", Column::Number(rows.iter().map(|row| Some(row.record.seconds)).collect()));
+        frame.push("seconds", Values::Number(rows.iter().map(|row| Some(row.record.seconds)).collect()));
         frame
     }
 
@@ -87,7 +77,7 @@ impl Frame {
         let mut frame = Self::default();
         frame.push_identity(experiment, &points.iter().map(|point| point.row).collect::<Vec<_>>());
         let agents = points.iter().map(|point| Some(point.agents.clone().unwrap_or_else(|| "all".into())));
-        frame.push("agents", Column::Text(agents.collect()));
+        frame.push("agents", Values::Text(agents.collect()));
         frame.push("step", measures(points.iter().map(|point| Measure::Whole(point.step))));
         frame.push("interactions", measures(points.iter().map(|p| Measure::Whole(p.tally.interactions))));
         for metric in METRICS {
@@ -108,7 +98,7 @@ impl Frame {
         frame.push_identity(experiment, &spreads.iter().map(|(row, _)| *row).collect::<Vec<_>>());
         frame.push("metric", texts(spreads.iter().map(|(_, spread)| spread.metric.as_str())));
         let numbers = |of: &dyn Fn(&Spread) -> Option<f64>| {
-            Column::Number(spreads.iter().map(|(_, spread)| of(spread)).collect())
+            Values::Number(spreads.iter().map(|(_, spread)| of(spread)).collect())
         };
         frame.push("mean", numbers(&|spread| Some(spread.mean)));
         for (place, (name, _)) in QUANTILES.iter().enumerate() {
@@ -142,13 +132,13 @@ impl Frame {
     fn push_identity(&mut self, experiment: &Experiment, rows: &[&Row<'_>]) {
         self.push("id", texts(rows.iter().map(|row| row.cell.id.as_str())));
         self.push("group", texts(rows.iter().map(|row| experiment.groups[row.cell.group].id.as_str())));
-        self.push("quick", Column::Switch(vec![Some(experiment.quick); rows.len()]));
+        self.push("quick", Values::Switch(vec![Some(experiment.quick); rows.len()]));
         self.push("algorithm", texts(rows.iter().map(|row| row.cell.config.algorithm.name())));
         self.push("seed", measures(rows.iter().map(|row| Measure::Whole(row.cell.config.seed.0))));
     }
 
     /// Adds a column at the end.
-    fn push(&mut self, name: &str, column: Column) {
+    fn push(&mut self, name: &str, column: Values) {
         self.columns.push((name.into(), column));
     }
 
@@ -204,22 +194,22 @@ fn kind(section: Section, name: &str) -> Option<&'static Kind> {
 }
 
 /// Values as a column of the type that their setting has.
-fn column(kind: Option<&Kind>, values: &[Option<&Value>]) -> Column {
+fn column(kind: Option<&Kind>, values: &[Option<&Value>]) -> Values {
     let present = || values.iter().flatten();
     match kind {
         Some(Kind::Number | Kind::Threshold) => {
-            Column::Number(values.iter().map(|value| value.and_then(number)).collect())
+            Values::Number(values.iter().map(|value| value.and_then(number)).collect())
         }
         Some(Kind::Whole | Kind::Size(_)) if present().all(|value| value.is_u64()) => {
-            Column::Whole(values.iter().map(|value| Some(signed((*value)?.as_u64()?))).collect())
+            Values::Whole(values.iter().map(|value| Some(signed((*value)?.as_u64()?))).collect())
         }
-        Some(Kind::Switch) => Column::Switch(values.iter().map(|value| (*value)?.as_bool()).collect()),
+        Some(Kind::Switch) => Values::Switch(values.iter().map(|value| (*value)?.as_bool()).collect()),
         _ => {
             let text = |value: &Value| match value {
                 Value::String(word) => word.clone(),
                 other => other.to_string(),
             };
-            Column::Text(values.iter().map(|value| value.map(text)).collect())
+            Values::Text(values.iter().map(|value| value.map(text)).collect())
         }
     }
 }
@@ -243,25 +233,25 @@ struct Point<'a> {
 }
 
 /// Words as a column.
-fn texts<'t>(values: impl Iterator<Item = &'t str>) -> Column {
-    Column::Text(values.map(|value| Some(value.to_owned())).collect())
+fn texts<'t>(values: impl Iterator<Item = &'t str>) -> Values {
+    Values::Text(values.map(|value| Some(value.to_owned())).collect())
 }
 
 /// Measured values as a column.
-fn measures(values: impl Iterator<Item = Measure> + Clone) -> Column {
+fn measures(values: impl Iterator<Item = Measure> + Clone) -> Values {
     optional_measures(values.map(Some))
 }
 
 /// The same with some missing.
-fn optional_measures(values: impl Iterator<Item = Option<Measure>> + Clone) -> Column {
+fn optional_measures(values: impl Iterator<Item = Option<Measure>> + Clone) -> Values {
     if values.clone().all(|value| matches!(value, None | Some(Measure::Whole(_)))) {
         let whole = |value| match value {
             Some(Measure::Whole(count)) => Some(signed(count)),
             _ => None,
         };
-        Column::Whole(values.map(whole).collect())
+        Values::Whole(values.map(whole).collect())
     } else {
-        Column::Number(values.map(|value| value.map(Measure::as_f64)).collect())
+        Values::Number(values.map(|value| value.map(Measure::as_f64)).collect())
     }
 }
 

@@ -1,6 +1,5 @@
 //! Running `posse` in a directory of its own.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -42,10 +41,4 @@ pub(crate) fn directory_with(text: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("x.toml"), text).unwrap();
     directory
-}
-
-/// Says why a test could not be made here.
-pub(crate) fn skip(reason: &str) {
-    // Not `eprintln!`, whose words the test runner keeps to itself if all is well.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }

@@ -3,26 +3,22 @@
 use std::fs::File;
 use std::path::Path;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use posse_data::parquet_file::{Kind, Reader, Values};
 
-use crate::command::{directory_with, posse, skip};
+use crate::command::{directory_with, posse};
 
 /// Columns with their values as text; numbers to the last bit.
 pub(crate) type Columns = Vec<(String, Vec<String>)>;
 
 /// Everything in a Parquet file.
 pub(crate) fn read(path: &Path) -> Columns {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
-    let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
-    let mut columns: Columns = names.into_iter().map(|name| (name, Vec::new())).collect();
-    for batch in builder.build().unwrap() {
-        let batch: RecordBatch = batch.unwrap();
-        for ((_, values), array) in columns.iter_mut().zip(batch.columns()) {
-            values.extend((0..array.len()).map(|row| value(array, row)));
+    let mut reader = Reader::new(File::open(path).unwrap()).unwrap();
+    let mut columns: Columns =
+        (0..reader.width()).map(|column| (reader.name(column).to_owned(), Vec::new())).collect();
+    while let Some(rows) = reader.next_rows(1000).unwrap() {
+        for ((_, texts), values) in columns.iter_mut().zip(rows) {
+            let values = values.expect("a type that posse writes");
+            texts.extend((0..values.len()).map(|row| value(&values, row)));
         }
     }
     columns
@@ -40,17 +36,14 @@ pub(crate) fn column<'c>(columns: &'c Columns, name: &str) -> &'c [String] {
     &columns.iter().find(|(own, _)| own == name).unwrap_or_else(|| panic!("no column {name}")).1
 }
 
-fn value(array: &dyn Array, row: usize) -> String {
-    if array.is_null(row) {
-        return String::new();
-    }
-    match array.data_type() {
-        DataType::Utf8 => array.as_string::<i32>().value(row).into(),
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
-        DataType::Float64 => format!("{:?}", array.as_primitive::<Float64Type>().value(row)),
-        DataType::Boolean => array.as_boolean().value(row).to_string(),
-        other => panic!("{other}"),
-    }
+fn value(values: &Values, row: usize) -> String {
+    let text = match values {
+        Values::Text(values) => values[row].clone(),
+        Values::Whole(values) => values[row].map(|value| value.to_string()),
+        Values::Number(values) => values[row].map(|value| format!("{value:?}")),
+        Values::Switch(values) => values[row].map(|value| value.to_string()),
+    };
+    text.unwrap_or_default()
 }
 
 const MIXED: &str = r#"
@@ -195,31 +188,43 @@ fn a_horizon_of_each_agent_is_stored_as_that_of_all_and_regret_per_agent_beside_
 
 #[test]
 fn python_reads_the_same_numbers() {
-    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
-    let has_pyarrow = std::process::Command::new(&python).args(["-c", "import pyarrow"]).output();
-    if !has_pyarrow.is_ok_and(|output| output.status.success()) {
-        skip(&format!("{python} has no pyarrow"));
-        return;
-    }
+    let Some(python) = posse_testing::python("pyarrow.parquet") else { return };
     let directory = directory_with(MIXED);
     assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q", "--csv"]).code, 0);
     let script = "import sys, pyarrow.parquet as pq\n\
                   for name in ['summary', 'curves', 'agents', 'messages']:\n    \
                       t = pq.read_table(f'r/{name}.parquet')\n    \
                       for column in t.column_names:\n        \
-                          print(name, column, '|'.join('' if v is None else repr(v) if isinstance(v, float) else \
-                          str(v).lower() if isinstance(v, bool) else str(v) for v in t[column].to_pylist()))\n";
+                          print(name, column, t.schema.field(column).type, '|'.join('' if v is None else repr(v) \
+                          if isinstance(v, float) else str(v).lower() if isinstance(v, bool) else str(v) \
+                          for v in t[column].to_pylist()))\n";
     let output =
         std::process::Command::new(&python).args(["-c", script]).current_dir(&directory).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs = String::from_utf8(output.stdout).unwrap();
     let mut lines = theirs.lines();
     for name in ["summary", "curves", "agents", "messages"] {
-        for (column, values) in read(&directory.path().join(format!("r/{name}.parquet"))) {
-            let expected = format!("{name} {column} {}", values.join("|"));
-            let found = lines.next().unwrap();
-            // Both write the shortest digits that mean the number, with exponents in other forms.
-            assert!(found == expected || expected.contains('e'), "{found}\n{expected}");
+        let path = directory.path().join(format!("r/{name}.parquet"));
+        let kinds = Reader::new(File::open(&path).unwrap()).unwrap();
+        for (place, (column, values)) in read(&path).into_iter().enumerate() {
+            let kind = match kinds.kind(place).unwrap() {
+                Kind::Text => "string",
+                Kind::Whole => "int64",
+                Kind::Number => "double",
+                Kind::Switch => "bool",
+            };
+            let line = lines.next().unwrap();
+            let found = line.strip_prefix(&format!("{name} {column} {kind} ")).unwrap_or_else(|| {
+                panic!("{name} {column} is of type {kind}, not {line}");
+            });
+            let found: Vec<&str> = found.split('|').collect();
+            assert_eq!(found.len(), values.len(), "{name} {column}");
+            for (theirs, ours) in found.iter().zip(&values) {
+                // Both write the shortest digits that mean a number, with exponents in other forms.
+                let same_number = kind == "double" && theirs.parse::<f64>() == ours.parse::<f64>();
+                assert!(*theirs == ours || same_number, "{name} {column}: {theirs} is not {ours}");
+            }
         }
     }
+    assert_eq!(lines.next(), None);
 }

@@ -66,14 +66,40 @@ fn an_unknown_name_is_corrected() {
     assert_eq!(ran.stderr, "error: unknown world \"wify\": did you mean `wifi`?\n");
 }
 
+/// Commands whose results a program may want to read.
+const WITH_JSON: [&str; 12] = [
+    "run",
+    "reproduce",
+    "compare",
+    "algorithms",
+    "worlds",
+    "data",
+    "evaluate",
+    "privacy",
+    "bench",
+    "token",
+    "log",
+    "load",
+];
+/// Commands that run until they are stopped, or write files.
+const WITHOUT_JSON: [&str; 6] = ["merge", "report", "demo", "serve", "agent", "completions"];
+
 #[test]
 fn help_names_every_command_and_gives_an_example() {
     let help = here(&["--help"]);
     assert_eq!(help.code, 0);
-    for command in ["run", "reproduce", "compare", "algorithms", "worlds", "data", "evaluate"] {
-        assert!(help.stdout.contains(&format!("\n  {command} ")), "{command}");
+    let (_, commands) = help.stdout.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    let commands: Vec<&str> = commands.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    let mut expected: Vec<&str> = WITH_JSON.into_iter().chain(WITHOUT_JSON).collect();
+    let mut listed: Vec<&str> = commands.iter().copied().filter(|command| *command != "help").collect();
+    expected.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, expected);
+    for command in commands.into_iter().filter(|command| *command != "help") {
         let own = here(&[command, "--help"]).stdout;
-        assert!(own.contains("Example") && own.contains("--json"), "{command}");
+        assert!(own.contains("Example"), "{command} has no example:\n{own}");
+        assert_eq!(own.contains("--json"), WITH_JSON.contains(&command), "{command}:\n{own}");
     }
     assert!(help.stdout.contains("posse run experiments/"));
     assert!(help.stdout.contains("Exit codes: 0 done"));

@@ -83,12 +83,51 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
     let plan = |more: &[&str]| posse(directory.path(), &[&PLAN[..], more].concat());
     let words = plan(&["--epsilon", "1"]);
     assert_eq!((words.code, words.stderr.as_str()), (0, ""));
-    for line in ["promise ", "noise ", "shift ", "needed ", "verdict ", "what would help"] {
+    for line in ["promise ", "clusters ", "users ", "needed ", "verdict ", "suggested ", "what would help"] {
         assert!(words.stdout.contains(&format!("\n{line}")) || words.stdout.starts_with(line), "{line}");
     }
-    let shift =
-        |epsilon: &str| plan(&["--json", "--epsilon", epsilon]).json()["plan"]["shift"].as_f64().unwrap();
-    assert!(shift("1") > 1.5 * shift("2"), "more privacy, more noise");
+    let noise = |more: &[&str]| {
+        let document = plan(&[&["--json"], more].concat()).json();
+        document["plan"]["calibration"]["cluster_noise"].as_f64().unwrap()
+    };
+    let usual = noise(&[]);
+    assert!(usual > 1.5 * noise(&["--epsilon", "2"]), "more privacy, more noise");
+    assert!(noise(&["--tree"]) > 2.0 * usual && noise(&["--splits"]) > 1.1 * usual);
+    assert!((noise(&["--user-cap", "20"]) / usual - 20.0).abs() < 1e-6, "a user is that many interactions");
+}
+
+/// One function from settings to noise: what is planned is what the statement of the run has.
+#[test]
+fn a_plan_of_an_experiment_has_the_numbers_of_its_run() {
+    let text = PRIVATE.replace(
+        "[[algorithm]]\nname = \"fclub-dc\"",
+        "[[algorithm]]\nname = \"async-lin-ucb\"\n[algorithm.privacy]\nmechanism = \"tree\"\nmax_releases = 7\nunit = \"user\"",
+    );
+    let directory = directory_with(&text);
+    let at = directory.path();
+    let plans = posse(at, &["privacy", "plan", "x.toml", "--json"]).json();
+    let ran = posse(at, &["run", "x.toml", "--json", "-q"]).json();
+    let (plans, statements) = (plans.as_array().unwrap(), ran["privacy"].as_array().unwrap());
+    assert_eq!((plans.len(), statements.len()), (3, 3));
+    for (plan, statement) in plans.iter().zip(statements) {
+        assert_eq!(plan["setting"], statement["setting"]);
+        assert_eq!(plan["plan"]["calibration"], statement["calibration"], "{}", plan["setting"]);
+        assert_eq!(
+            (&plan["request"]["unit"], &plan["request"]["epsilon"]),
+            (&statement["unit"], &statement["epsilon_budget"])
+        );
+    }
+    assert!(plans[0]["plan"]["calibration"]["user_noise"].as_f64().unwrap() > 0.0, "clusters may split");
+    assert_eq!(plans[2]["plan"]["calibration"]["user_noise"], json!(0.0), "they never do");
+    let none = posse(
+        directory_with(
+            &PRIVATE.replace("cdp-fclub-dc", "homo-dc").replace("first_release = 20\nepsilon = [1, 4]\n", ""),
+        )
+        .path(),
+        &["privacy", "plan", "x.toml"],
+    );
+    assert_eq!(none.code, 2);
+    assert!(none.stderr.contains("is private"), "{}", none.stderr);
 }
 
 #[test]

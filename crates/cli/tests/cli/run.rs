@@ -88,7 +88,7 @@ fn a_row_has_all_settings_and_results() {
         "rand_index",
         "psd_repairs",
         "epsilon_spent",
-        "signal_to_shift",
+        "signal_to_noise",
         "failed_trainings",
         "seconds",
     ];

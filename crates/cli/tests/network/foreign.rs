@@ -9,28 +9,9 @@ use posse_net::federation::FederationConfig;
 
 const SCRIPT: &str = include_str!("foreign.py");
 
-/// A Python that has grpcio: the one in `PYTHON`, or the system's.
-fn python() -> Result<String, String> {
-    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
-    let check = Command::new(&python).args(["-c", "import grpc, grpc_tools"]).output();
-    if check.is_ok_and(|output| output.status.success()) {
-        return Ok(python);
-    }
-    Err(format!(
-        "{python} has no grpcio-tools: `pip install grpcio-tools`, or name a Python that has in PYTHON"
-    ))
-}
-
 #[tokio::test(flavor = "multi_thread")]
-#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 async fn a_foreign_client_joins_uploads_and_receives_a_snapshot() {
-    let python = match python() {
-        Ok(python) => python,
-        Err(reason) => {
-            eprintln!("skipped: {reason}");
-            return;
-        }
-    };
+    let Some(python) = posse_testing::python("grpc, grpc_tools") else { return };
     let data = tempfile::tempdir().unwrap();
     let mut algorithm = AsyncLinUcb::default();
     algorithm.protocol.join = JoinPolicy::PullOnJoin;

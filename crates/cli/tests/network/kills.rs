@@ -6,7 +6,7 @@ use std::path::Path;
 
 use posse_core::{Seed, Stream};
 use posse_net::agent::Carriage;
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use serde_json::{Value, json};
 
 use crate::breaker::Breaker;
@@ -117,9 +117,9 @@ async fn nothing_is_lost(seed: u64) {
     std::mem::take(&mut victim.agents).into_iter().flatten().for_each(Process::kill);
     for number in 0..AGENTS {
         let config = state(victim.here(), port, number, Carriage::Link);
-        let agent = Agent::start(config, Clock::system()).await.unwrap();
+        let agent = Agent::start(config).await.unwrap();
         agent.settled().await;
-        agent.close().await.unwrap();
+        agent.clone().close().await.unwrap();
     }
     assert_eq!(victim.coordinator.take().unwrap().terminate(), Some(0));
     let log = |arguments: &[&str]| {
@@ -134,7 +134,7 @@ async fn nothing_is_lost(seed: u64) {
     assert!(held > victim.learned / 4, "little was shared: {replayed}");
     for number in 0..AGENTS {
         let config = state(victim.here(), port, number, Carriage::ByHand);
-        let agent = Agent::start(config, Clock::system()).await.unwrap();
+        let agent = Agent::start(config).await.unwrap();
         held += agent.inspect(|machine| {
             let view = machine.inspect();
             assert!(view.in_flight.is_none());

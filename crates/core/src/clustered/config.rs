@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clustered::merging::{Linkage, Merging};
 use crate::error::ConfigError;
-use crate::privacy::PrivacyConfig;
+use crate::privacy::{Budget, PrivacyConfig};
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
 
@@ -52,6 +52,12 @@ impl ClusterConfig {
             return Err(ConfigError::new("phase_base", self.phase_base, "it must be at least 2"));
         }
         Ok(())
+    }
+
+    /// Whether users of an agent may be told apart at all.
+    #[must_use]
+    pub const fn may_split(&self) -> bool {
+        self.edge_scale.0.is_finite()
     }
 
     pub(crate) fn merging(&self) -> Merging {
@@ -218,6 +224,16 @@ pub(crate) struct Plan<'c> {
 }
 
 impl Plan<'_> {
+    /// Whether clusters may split.
+    pub(crate) fn may_split(&self) -> bool {
+        self.clusters.is_some_and(ClusterConfig::may_split)
+    }
+
+    /// How the budget of a private federation is divided.
+    pub(crate) fn budget(&self, dimension: usize) -> Option<Budget> {
+        self.privacy.map(|privacy| Budget::new(privacy, dimension, self.may_split()))
+    }
+
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
         self.clusters.map_or(Ok(()), ClusterConfig::check)?;

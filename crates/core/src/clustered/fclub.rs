@@ -12,16 +12,16 @@ use crate::arms::Arms;
 use crate::clustered::config::Plan;
 use crate::clustered::local::Local;
 use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
+use crate::clustered::private::Private;
 use crate::clustered::users::Users;
-use crate::clustered::width::PrivateWidth;
+use crate::clustered::width::Noisy;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::exchange::view::Adopted;
 use crate::federation::Federation;
 use crate::ids::{AgentId, ClusterId, Incarnation, PhaseId, UserId};
 use crate::message::{Downlink, Uplink};
-use crate::privacy::privatizer::Privatizer;
-use crate::privacy::{NoiseSource, PrivacyReport};
+use crate::privacy::{NoiseSource, PrivacyReport, Release, StreamId};
 use crate::ridge::Ridge;
 use crate::scoring::{check_arms, upper_confidence};
 use crate::width::Width;
@@ -47,21 +47,13 @@ pub(crate) struct ClusteredAgent {
     choices: u64,
 }
 
-/// What a private agent has besides.
-#[derive(Debug)]
-struct Private {
-    privatizer: Privatizer,
-    width: PrivateWidth,
-}
-
 impl ClusteredAgent {
     pub(crate) fn new(plan: &Plan<'_>, id: AgentId, dimension: usize, federation: &Federation) -> Self {
         let model = plan.model.model(dimension);
-        let private = plan.privacy.map(|privacy| {
-            let mut privatizer = Privatizer::new(privacy, dimension, id, federation.seed);
-            privatizer.open(FIRST.0, None).expect("a budget has room for one tree");
-            Private { privatizer, width: PrivateWidth::new(plan.model, privacy, dimension) }
-        });
+        let mut private = Private::new(plan, id, dimension, federation.seed);
+        if let Some(private) = &mut private {
+            private.privatizer.open(StreamId::Cluster(FIRST.0)).expect("it is the first of its streams");
+        }
         let first = Local::new(Evidence::none(dimension), &model, private.is_some());
         Self {
             name: plan.name,
@@ -106,23 +98,50 @@ impl ClusteredAgent {
         let (number, based_on, information) = local.view.send_inside();
         match (&mut self.private, &mut local.private) {
             (Some(own), Some(released)) => {
-                let evidence = own.privatizer.release(cluster.0, &local.own);
-                let evidence = evidence.expect("the caller knows that there is one left");
+                let sums = match (&released.baseline, &released.said) {
+                    // A part of a cluster that split says first what was released of its users before.
+                    (Some(baseline), None) => baseline.clone(),
+                    (baseline, _) => {
+                        let next = own.privatizer.release_cluster(cluster.0);
+                        let mut next = next.expect("the caller knows that there is one left");
+                        if let Some(baseline) = baseline {
+                            next.evidence.add(&baseline.evidence);
+                            next.variance += baseline.variance;
+                        }
+                        next
+                    }
+                };
+                // The number of its users' observations is public. It includes those whose sums are in no release.
+                let evidence = sums.evidence.with_count(local.own.count());
+                let sums = Release { evidence, variance: sums.variance };
+                own.privatizer.note_signal(&sums);
                 released.sent = local.own.clone();
-                ClusterUpload { cluster, number, based_on, information: 0.0, evidence, released: true }
+                released.said = Some(sums.clone());
+                let Release { evidence, variance } = sums;
+                ClusterUpload {
+                    cluster,
+                    number,
+                    based_on,
+                    information: 0.0,
+                    evidence,
+                    released: true,
+                    variance,
+                }
             }
             _ => {
-                let evidence = local.own.clone();
-                ClusterUpload { cluster, number, based_on, information, evidence, released: false }
+                let (evidence, variance) = (local.own.clone(), 0.0);
+                ClusterUpload { cluster, number, based_on, information, evidence, released: false, variance }
             }
         }
     }
 
     /// A phase begins: tells apart who is not alike, and says what clusters there are.
     fn regroup(&mut self, phase: PhaseId) -> ClusterList {
-        if let Some(scale) = self.edge_scale
-            && self.users.prune_all(scale)
-        {
+        let pruned = self.edge_scale.is_some_and(|scale| match &mut self.private {
+            None => self.users.prune_all(scale),
+            Some(own) => own.tell_apart(&mut self.users, scale, &self.model),
+        });
+        if pruned {
             let clusters: Vec<ClusterId> = self.clusters.keys().copied().collect();
             clusters.into_iter().for_each(|cluster| self.split(cluster));
         }
@@ -133,7 +152,11 @@ impl ClusteredAgent {
             let news = !local.view.buffer().is_empty() && !local.view.is_sending();
             let may = match &self.private {
                 None => true,
-                Some(own) => own.privatizer.is_due(cluster.0, local.own.count(), local.released()),
+                Some(own) => {
+                    let new_part =
+                        local.private.as_ref().is_some_and(|p| p.baseline.is_some() && p.said.is_none());
+                    new_part || own.privatizer.is_due(cluster.0, local.own.count(), local.released())
+                }
             };
             if news && may {
                 list.uploads.push(self.upload(cluster));
@@ -144,27 +167,35 @@ impl ClusteredAgent {
         list
     }
 
-    /// Divides a cluster into the parts that still hang together, if it may be divided.
+    /// Divides a cluster into the parts that still hang together.
     fn split(&mut self, cluster: ClusterId) {
         let users = self.users.of(cluster);
-        let parts = self.users.graph.components(&users);
-        let may = self.private.as_ref().is_none_or(|own| own.privatizer.may_split(cluster.0));
-        if parts.len() < 2 || !may {
+        let is_known =
+            |&user: &usize| self.private.as_ref().is_none_or(|own| own.is_known(self.users.list[user].id.0));
+        // Users who were never released have edges to everybody, and would hold everything together for ever.
+        let (known, unknown): (Vec<usize>, Vec<usize>) = users.into_iter().partition(is_known);
+        let mut parts = self.users.graph.components(&known);
+        if parts.len() < 2 {
             return;
         }
+        let largest = parts.iter_mut().rev().max_by_key(|part| part.len()).expect("there are two at least");
+        largest.extend(unknown);
         for part in parts {
             let id = ClusterId(self.next_cluster);
             self.next_cluster += 1;
             let own = self.users.sum(&part);
             part.iter().for_each(|&user| self.users.list[user].cluster = id);
-            if let Some(private) = &mut self.private {
-                private.privatizer.open(id.0, Some(cluster.0)).expect("it was asked whether it may");
+            let mut local = Local::new(own, &self.model, self.private.is_some());
+            if let (Some(private), Some(released)) = (&mut self.private, &mut local.private) {
+                private.privatizer.open(StreamId::Cluster(id.0)).expect("its number is new");
+                let users = part.iter().map(|&user| self.users.list[user].id.0);
+                released.baseline = Some(private.baseline(users, self.model.dimension()));
             }
-            self.clusters.insert(id, Local::new(own, &self.model, self.private.is_some()));
+            self.clusters.insert(id, local);
         }
         self.clusters.remove(&cluster);
         if let Some(private) = &mut self.private {
-            private.privatizer.close(cluster.0);
+            private.privatizer.close_cluster(cluster.0);
         }
     }
 
@@ -178,9 +209,9 @@ impl ClusteredAgent {
                 continue;
             }
             let local = self.clusters.get_mut(&cluster).expect("it was just listed");
-            let may = self.private.is_none() || local.released() > 0;
             *local = Local::new(local.own.clone(), &self.model, self.private.is_some());
-            if may && !local.own.is_empty() {
+            // What a private agent never released is not due because a coordinator asks.
+            if self.private.is_none() && !local.own.is_empty() {
                 list.uploads.push(self.upload(cluster));
             } else {
                 list.kept.push(cluster);
@@ -189,23 +220,42 @@ impl ClusteredAgent {
         list
     }
 
-    /// The last release of a cluster that has none left, once more and word for word: that costs nothing.
+    /// The last upload of a private cluster, once more and word for word: that costs nothing. A coordinator that asks again
+    /// and again must not be able to spend the agent's releases.
     fn repeat_release(&mut self, cluster: ClusterId) -> Option<ClusterUpload> {
-        let privatizer = &self.private.as_ref()?.privatizer;
         let local = self.clusters.get_mut(&cluster)?;
-        if privatizer.has_release(cluster.0) {
-            return None;
-        }
-        let evidence = privatizer.last(cluster.0)?.clone();
-        let released = local.private.clone().expect("in a private agent every cluster is");
+        let released = local.private.clone()?;
+        let Release { evidence, variance } = released.said.clone()?;
         *local = local.repeating(&released, &self.model);
         let (number, based_on) = (1, local.view.version());
-        Some(ClusterUpload { cluster, number, based_on, information: 0.0, evidence, released: true })
+        Some(ClusterUpload {
+            cluster,
+            number,
+            based_on,
+            information: 0.0,
+            evidence,
+            released: true,
+            variance,
+        })
+    }
+
+    /// Adds an observation that was checked, and clipped where that is due, to all sums it belongs to.
+    fn take_in_observation(&mut self, user: UserId, arm: &[f64], reward: f64) -> Option<Uplink> {
+        let cluster = self.cluster_of(user);
+        let place = self.users.find(user).unwrap_or_else(|| self.users.add(user, cluster));
+        self.users.list[place].evidence.add_observation(arm, reward);
+        let local = self.clusters.get_mut(&cluster).expect("users are in clusters that are there");
+        local.own.add_observation(arm, reward);
+        local.view.observe(arm, reward);
+        self.upload_if_due(cluster)
     }
 
     fn take_in(&mut self, group: &GroupSnapshot) -> Result<Option<Uplink>, ProtocolError> {
         if group.snapshot.authoritative {
             return Err(ProtocolError::Evidence("a group's sums are never authoritative"));
+        }
+        if !(0.0..=1e250).contains(&group.variance) {
+            return Err(ProtocolError::Evidence("the variance of its noise cannot be"));
         }
         // It was divided while the message was on its way: its parts have said so.
         let Some(local) = self.clusters.get_mut(&group.cluster) else { return Ok(None) };
@@ -219,6 +269,7 @@ impl ClusteredAgent {
                 .chooser
                 .refresh_to(local.view.base())
                 .expect("a base is factorised before it is accepted");
+            private.group = Noisy::of(local.view.base(), group.variance);
         }
         Ok(match adopted {
             Adopted::WithUpload => self.upload_if_due(group.cluster),
@@ -233,7 +284,7 @@ impl Agent for ClusteredAgent {
         let local = &self.clusters[&self.cluster_of(user)];
         let choice = match (&self.private, &local.private) {
             (Some(own), Some(released)) => {
-                let width = own.width.of(local.members, local.view.base().count());
+                let width = own.width.of(released.group);
                 let raw = own.privatizer.uses_raw_buffer();
                 upper_confidence(if raw { local.view.model() } else { &released.chooser }, width, arms)
             }
@@ -248,15 +299,28 @@ impl Agent for ClusteredAgent {
 
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.model.dimension(), arm, reward)?;
-        let clipped = self.private.as_mut().map(|own| own.privatizer.clip(arm, reward)).transpose()?;
-        let (arm, reward) = clipped.as_ref().map_or((arm, reward), |(arm, reward)| (arm.as_slice(), *reward));
+        let Some(own) = &mut self.private else { return Ok(self.take_in_observation(user, arm, reward)) };
+        let (arm, reward) = own.privatizer.clip(arm, reward)?;
+        let count = self.users.find(user).map_or(0, |place| self.users.list[place].evidence.count());
+        if !own.privatizer.admits(count) {
+            return Ok(None);
+        }
         let cluster = self.cluster_of(user);
-        let place = self.users.find(user).unwrap_or_else(|| self.users.add(user, cluster));
-        self.users.list[place].evidence.add_observation(arm, reward);
-        let local = self.clusters.get_mut(&cluster).expect("users are in clusters that are there");
-        local.own.add_observation(arm, reward);
-        local.view.observe(arm, reward);
-        Ok(self.upload_if_due(cluster))
+        if let Some(own) = &mut self.private {
+            own.privatizer.observe(cluster.0, user.0, &arm, reward);
+        }
+        Ok(self.take_in_observation(user, &arm, reward))
+    }
+
+    fn give_up(&mut self, user: UserId) -> Option<Uplink> {
+        let count = self.users.find(user).map_or(0, |place| self.users.list[place].evidence.count());
+        let cluster = self.cluster_of(user);
+        let own = self.private.as_mut()?;
+        if !own.privatizer.admits(count) {
+            return None;
+        }
+        own.privatizer.observe_nothing(cluster.0, user.0);
+        self.take_in_observation(user, &vec![0.0; self.model.dimension()], 0.0)
     }
 
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError> {
@@ -306,11 +370,7 @@ impl Agent for ClusteredAgent {
     }
 
     fn privacy(&self) -> Option<PrivacyReport> {
-        self.private.as_ref().map(|own| {
-            let mut report = own.privatizer.report(self.users.most());
-            report.splits = self.edge_scale.is_some_and(f64::is_finite);
-            report
-        })
+        self.private.as_ref().map(|own| own.privatizer.report(self.users.most()))
     }
 
     fn use_noise(&mut self, noise: Box<dyn NoiseSource>) {
@@ -354,7 +414,7 @@ impl Agent for ClusteredAgent {
             return Err(DecodeError::invalid("clusters", "not every user has one"));
         }
         if let Some(private) = &mut self.private {
-            private.privatizer.restore(state.privacy.unwrap_or_default())?;
+            private.privatizer.restore(state.privacy.unwrap_or_default(), clusters.keys().map(|id| id.0))?;
         }
         (self.users, self.clusters) = (users, clusters);
         self.next_cluster = state.next_cluster;

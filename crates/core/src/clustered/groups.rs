@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::clustered::config::Plan;
 use crate::clustered::fclub::FIRST;
-use crate::clustered::message::GroupSnapshot;
+use crate::clustered::message::{ClusterUpload, GroupSnapshot};
 use crate::clustered::phases::Phases;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, KnownCluster};
 use crate::error::{DecodeError, ProtocolError};
@@ -20,7 +20,7 @@ use crate::evidence::Evidence;
 use crate::exchange::roster::Roster;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
-use crate::privacy::repair;
+use crate::privacy::{Budget, repair};
 use crate::ridge::Ridge;
 
 /// A cluster of a life of an agent. Lives are counted here.
@@ -34,8 +34,8 @@ pub(crate) struct Groups {
     pub(super) model: Ridge,
     pub(super) patience: f64,
     pub(super) phases: Option<Phases>,
-    /// ρ_s: the least eigenvalue that a release is believed to have. Not set: evidence is exact.
-    pub(super) floor: Option<f64>,
+    /// How noise is divided in a private federation. Not set: evidence is exact.
+    pub(super) budget: Option<Budget>,
     pub(super) version: Version,
     pub(super) lives: u64,
     pub(super) next_group: u64,
@@ -53,8 +53,19 @@ pub(crate) struct Groups {
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) own: Evidence,
+    /// The variance of the noise in it; 0 where it is exact.
+    pub(super) variance: f64,
     pub(super) number: u64,
     pub(super) group: u64,
+}
+
+/// The sums of some clusters, as a model may be made of them.
+#[derive(Debug)]
+pub(super) struct Sum {
+    pub(super) evidence: Evidence,
+    pub(super) variance: f64,
+    /// Noise had made the matrix indefinite, or nearly.
+    pub(super) repaired: bool,
 }
 
 /// Clusters that share.
@@ -63,6 +74,7 @@ pub(super) struct Group {
     pub(super) members: BTreeSet<Key>,
     pub(super) version: Version,
     pub(super) evidence: Arc<Evidence>,
+    pub(super) variance: f64,
     pub(super) information: f64,
     /// Members whose agents listen.
     pub(super) roster: Roster<Key>,
@@ -83,7 +95,7 @@ impl Groups {
             model: plan.model.model(dimension),
             patience: plan.download.ln(),
             phases,
-            floor: plan.privacy.map(|privacy| privacy.calibration(dimension).bounds.matrix),
+            budget: plan.budget(dimension),
             version: Version(0),
             lives: 0,
             next_group: 1,
@@ -100,48 +112,49 @@ impl Groups {
         self.model.dimension()
     }
 
-    /// The sums of some members, with `instead` in the place of one; made positive definite if they carry
-    /// noise, which is counted.
+    /// The sums of some members, with `instead` in the place of one. If they carry noise, eigenvalues below its reach
+    /// are raised to it.
     pub(super) fn sum<'m>(
         &self,
         members: impl Iterator<Item = &'m Key>,
-        instead: Option<(Key, &Evidence)>,
-    ) -> (Evidence, bool) {
-        let mut sum = Evidence::none(self.dimension());
-        let mut contributors = 0;
+        instead: Option<(Key, &ClusterUpload)>,
+    ) -> Sum {
+        let (mut evidence, mut variance) = (Evidence::none(self.dimension()), 0.0);
         for key in members {
-            let own =
-                instead.filter(|(other, _)| other == key).map_or(&self.clusters[key].own, |(_, own)| own);
+            let known = &self.clusters[key];
+            let replaced = instead.filter(|(other, _)| other == key);
+            let (own, noise) = replaced
+                .map_or((&known.own, known.variance), |(_, upload)| (&upload.evidence, upload.variance));
             if !own.is_empty() {
-                sum.add(own);
-                contributors += 1;
+                evidence.add(own);
+                variance += noise;
             }
         }
         let d = self.dimension();
-        let repaired = match self.floor {
-            Some(floor) if contributors > 0 => repair(sum.gram_mut(), d, floor * f64::from(contributors)),
+        let repaired = match &self.budget {
+            Some(budget) if !evidence.is_empty() => repair(evidence.gram_mut(), d, budget.floor(variance)),
             _ => false,
         };
-        (sum, repaired)
+        Sum { evidence, variance, repaired }
     }
 
     /// Makes a group's sums anew, unless no model fits them.
     pub(super) fn renew(&mut self, group: u64) {
         let Some(own) = self.groups.get(&group) else { return };
-        let (sum, repaired) = self.sum(own.members.iter(), None);
+        let sum = self.sum(own.members.iter(), None);
         self.all.take();
-        if self.model.refresh([&sum].into_iter()).is_ok() {
-            self.commit(group, sum, repaired);
+        if self.model.refresh([&sum.evidence].into_iter()).is_ok() {
+            self.commit(group, sum);
         }
     }
 
     /// The model was just made from these sums.
-    pub(super) fn commit(&mut self, group: u64, sum: Evidence, repaired: bool) {
+    pub(super) fn commit(&mut self, group: u64, sum: Sum) {
         self.version = self.version.next();
-        self.repairs += u64::from(repaired);
+        self.repairs += u64::from(sum.repaired);
         let own = self.groups.get_mut(&group).expect("the caller has it");
         (own.version, own.information) = (self.version, self.model.information());
-        own.evidence = Arc::new(sum);
+        (own.evidence, own.variance) = (Arc::new(sum.evidence), sum.variance);
     }
 
     /// What a group knows for one of its members, remembered as sent.
@@ -150,11 +163,11 @@ impl Groups {
         let members = self.groups[&group].members.iter();
         let members = members.filter(|member| !self.clusters[*member].own.is_empty()).count() as u64;
         let group = self.groups.get_mut(&group).expect("every cluster has a group");
-        let Group { version, information, .. } = *group;
+        let Group { version, information, variance, .. } = *group;
         group.roster.set(key, information, self.patience, version, contains);
         let evidence = Arc::clone(&group.evidence);
         let snapshot = Snapshot { authoritative: false, version, contains, information, evidence };
-        Outgoing::to(key.0, Downlink::Group(GroupSnapshot { cluster: key.2, members, snapshot }))
+        Outgoing::to(key.0, Downlink::Group(GroupSnapshot { cluster: key.2, members, snapshot, variance }))
     }
 
     pub(super) fn of_life(&self, agent: AgentId, life: u64) -> impl Iterator<Item = Key> {
@@ -170,6 +183,7 @@ impl Groups {
                 members: BTreeSet::new(),
                 version: Version(0),
                 evidence: Arc::new(Evidence::none(self.model.dimension())),
+                variance: 0.0,
                 information: 0.0,
                 roster: Roster::default(),
             };
@@ -178,7 +192,7 @@ impl Groups {
             self.next_group - 1
         });
         let own = Evidence::none(self.dimension());
-        self.clusters.insert(key, Known { own, number: 0, group });
+        self.clusters.insert(key, Known { own, variance: 0.0, number: 0, group });
         let seat = self.groups.get_mut(&group).expect("it was just found or made");
         seat.members.insert(key);
         seat.roster.set(key, 0.0, self.patience, Version(0), 0);
@@ -293,7 +307,7 @@ impl Coordinator for Groups {
             let mut sum = Evidence::none(self.dimension());
             self.clusters.values().for_each(|cluster| sum.add(&cluster.own));
             let mut model = self.model.clone();
-            let exact = self.floor.is_none() && model.refresh([&sum].into_iter()).is_ok();
+            let exact = self.budget.is_none() && model.refresh([&sum].into_iter()).is_ok();
             (sum, if exact { model.information() } else { 0.0 })
         });
         let (version, agents) = (self.version, self.seats.len());

@@ -26,6 +26,7 @@ impl Groups {
                 number: known.number,
                 group: known.group,
                 information: seat.map_or(0.0, |seat| seat.information),
+                variance: known.variance,
                 version: seat.map_or(0, |seat| seat.version.0),
             }
         });
@@ -78,6 +79,7 @@ impl Groups {
                 members: BTreeSet::new(),
                 version: Version(group.version),
                 evidence: Arc::new(evidence),
+                variance: 0.0,
                 information: group.information,
                 roster: Roster::default(),
             };
@@ -86,18 +88,20 @@ impl Groups {
         let mut clusters = BTreeMap::new();
         for cluster in state.clusters {
             let key = (AgentId(cluster.agent), cluster.life, ClusterId(cluster.cluster));
-            let own = self.evidence(cluster.own, self.floor.is_some())?;
+            let own = self.evidence(cluster.own, self.budget.is_some())?;
+            let variance = wire::variance(cluster.variance)?;
             let group = groups.get_mut(&cluster.group);
             let group = group.ok_or(DecodeError::invalid("cluster", "its group is missing"))?;
             if !cluster.information.is_finite() {
                 return Err(DecodeError::invalid("cluster", "its information is not finite"));
             }
             group.members.insert(key);
+            group.variance += variance;
             if seats.get(&key.0) == Some(&key.1) && !away.contains(&key.0) {
                 let version = Version(cluster.version);
                 group.roster.set(key, cluster.information, self.patience, version, cluster.number);
             }
-            clusters.insert(key, Known { own, number: cluster.number, group: cluster.group });
+            clusters.insert(key, Known { own, variance, number: cluster.number, group: cluster.group });
         }
         let largest = groups.keys().next_back().copied().unwrap_or(0);
         if groups.values().any(|group| group.members.is_empty()) || largest >= state.next_group {

@@ -27,7 +27,7 @@ impl Groups {
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
         }
-        if upload.released != self.floor.is_some() {
+        if upload.released != self.budget.is_some() {
             return Err(ProtocolError::Evidence("noise is where none belongs, or missing"));
         }
         if upload.evidence.is_empty() {
@@ -35,6 +35,9 @@ impl Groups {
         }
         if !(upload.information.is_finite() && upload.information >= 0.0) {
             return Err(ProtocolError::Evidence("the information is not a finite number"));
+        }
+        if !(0.0..=1e250).contains(&upload.variance) || (upload.variance > 0.0 && !upload.released) {
+            return Err(ProtocolError::Evidence("the variance of its noise cannot be"));
         }
         upload.evidence.check_release()?;
         if upload.released { Ok(()) } else { upload.evidence.check() }
@@ -58,13 +61,13 @@ impl Groups {
         }
         let group = known.group;
         let before = self.groups[&group].version;
-        let (sum, repaired) = self.sum(self.groups[&group].members.iter(), Some((key, &upload.evidence)));
-        self.model.refresh([&sum].into_iter())?;
+        let sum = self.sum(self.groups[&group].members.iter(), Some((key, &upload)));
+        self.model.refresh([&sum.evidence].into_iter())?;
         // From here on nothing fails.
         self.all.take();
-        self.commit(group, sum, repaired);
+        self.commit(group, sum);
         let known = self.clusters.get_mut(&key).expect("it was there");
-        (known.number, known.own) = (upload.number, upload.evidence);
+        (known.number, known.own, known.variance) = (upload.number, upload.evidence, upload.variance);
         let mut outgoing = Vec::new();
         self.answer(key, upload.based_on, upload.information, before, &mut outgoing);
         self.push(group, &mut outgoing);
@@ -80,7 +83,7 @@ impl Groups {
         before: Version,
         outgoing: &mut Vec<Outgoing>,
     ) {
-        if self.floor.is_some() {
+        if self.budget.is_some() {
             // What is exact here may not enter its base: it is told the sums with noise.
             outgoing.push(self.snapshot_to(key));
             return;
@@ -113,7 +116,7 @@ impl Groups {
         }
         for upload in &list.uploads {
             self.check(upload)?;
-            if self.floor.is_none() {
+            if self.budget.is_none() {
                 self.model.refresh([&upload.evidence].into_iter())?;
             }
         }
@@ -144,7 +147,7 @@ impl Groups {
             }
             let before = self.groups[&group].version;
             let known = self.clusters.get_mut(&key).expect("it has a seat");
-            (known.number, known.own) = (upload.number, upload.evidence);
+            (known.number, known.own, known.variance) = (upload.number, upload.evidence, upload.variance);
             touched.insert(group);
             answers.push((key, upload.based_on, upload.information, before));
         }

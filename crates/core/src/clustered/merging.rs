@@ -23,6 +23,8 @@ pub(crate) struct Candidate {
     pub(crate) agent: u64,
     pub(crate) estimate: Vec<f64>,
     pub(crate) count: u64,
+    /// How far noise may have moved the estimate; 0 where it is exact.
+    pub(crate) noise: f64,
 }
 
 /// When two clusters are alike.
@@ -31,17 +33,18 @@ pub(crate) struct Merging {
     pub(crate) linkage: Linkage,
     /// α₂.
     pub(crate) scale: f64,
-    /// Pairs that are known less well than this are not looked at.
+    /// Pairs that are known less well than this, noise included, are not looked at.
     pub(crate) gate: f64,
 }
 
 impl Merging {
     /// How far apart two clusters are, if they are alike.
     fn alike(&self, a: &Candidate, b: &Candidate) -> Option<f64> {
-        let spread = radius(a.count) + radius(b.count);
+        let (spread, noise) = (radius(a.count) + radius(b.count), a.noise + b.noise);
         let distance = distance_squared(&a.estimate, &b.estimate);
-        let far = self.scale * spread;
-        (spread < self.gate && distance < far * far).then_some(distance)
+        // A scale of 0 merges nothing, however much noise there is.
+        let far = if self.scale > 0.0 { self.scale * spread + noise } else { 0.0 };
+        (spread + noise < self.gate && distance < far * far).then_some(distance)
     }
 
     /// Groups of indices, each in order, by their first.
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     fn at(agent: u64, place: f64, count: u64) -> Candidate {
-        Candidate { agent, estimate: vec![place], count }
+        Candidate { agent, estimate: vec![place], count, noise: 0.0 }
     }
 
     fn merging(linkage: Linkage) -> Merging {
@@ -124,6 +127,17 @@ mod tests {
         assert_eq!(merging(Linkage::Complete).groups(&few), [vec![0, 1]]);
         let gated = Merging { gate: 0.3, ..merging(Linkage::Complete) };
         assert_eq!(gated.groups(&few), [vec![0], vec![1]]);
+    }
+
+    #[test]
+    fn noise_makes_clusters_look_alike_until_there_is_too_much_of_it_to_tell() {
+        let noisy = |agent, place, noise| Candidate { noise, ..at(agent, place, 1000) };
+        let open = merging(Linkage::Complete);
+        assert_eq!(open.groups(&[noisy(0, 0.0, 0.0), noisy(1, 0.3, 0.0)]).len(), 2);
+        assert_eq!(open.groups(&[noisy(0, 0.0, 0.1), noisy(1, 0.3, 0.1)]).len(), 1);
+        let gated = Merging { gate: 0.3, ..open };
+        assert_eq!(gated.groups(&[noisy(0, 0.0, 0.1), noisy(1, 0.3, 0.1)]).len(), 2, "they are not compared");
+        assert_eq!(gated.groups(&[noisy(0, 0.0, 0.03), noisy(1, 0.2, 0.03)]).len(), 1);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct ClusterUpload {
     pub evidence: Evidence,
     /// The sums carry noise: they need not be those of any observations.
     pub released: bool,
+    /// The variance of that noise in every number off the diagonal; on it, twice that. 0 where sums are exact.
+    pub variance: f64,
 }
 
 /// All clusters of an agent: its answer to a regrouping.
@@ -41,4 +43,6 @@ pub struct GroupSnapshot {
     pub members: u64,
     /// What they contributed; `contains` counts uploads of the cluster.
     pub snapshot: Snapshot,
+    /// The variance of the noise in those sums; 0 where they are exact.
+    pub variance: f64,
 }

@@ -13,6 +13,7 @@ pub(crate) mod merging;
 pub(crate) mod message;
 mod own;
 mod phases;
+mod private;
 pub(crate) mod sclub;
 mod users;
 mod width;

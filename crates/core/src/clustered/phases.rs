@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::clustered::groups::{Groups, Key, Known};
 use crate::clustered::merging::{Candidate, Merging};
+use crate::clustered::width::{Noisy, noise_radius};
 use crate::ids::{AgentId, PhaseId, Tick};
 use crate::message::{Downlink, Outgoing};
 
@@ -29,10 +30,14 @@ pub(super) struct Open {
 impl Groups {
     /// How a cluster looks to those that may be like it.
     fn candidate(&mut self, key: Key) -> Candidate {
-        let (sum, _) = self.sum([key].iter(), None);
-        let fits = self.model.refresh([&sum].into_iter()).is_ok();
+        let sum = self.sum([key].iter(), None);
+        let fits = self.model.refresh([&sum.evidence].into_iter()).is_ok();
         let estimate = if fits { self.model.estimate() } else { vec![0.0; self.dimension()] };
-        Candidate { agent: key.0.0, estimate, count: sum.count() }
+        let noise = self.budget.as_ref().map_or(0.0, |budget| {
+            let sums = Noisy::of(&sum.evidence, sum.variance);
+            noise_radius(budget, sums, &estimate, self.model.regularization())
+        });
+        Candidate { agent: key.0.0, estimate, count: sum.evidence.count(), noise }
     }
 
     /// The group that a newcomer without observations fits into.
@@ -49,7 +54,8 @@ impl Groups {
             .into_iter()
             .map(|keys| keys.into_iter().map(|key| self.candidate(key)).collect())
             .collect();
-        let newcomer = Candidate { agent: key.0.0, estimate: vec![0.0; self.dimension()], count: 0 };
+        let newcomer =
+            Candidate { agent: key.0.0, estimate: vec![0.0; self.dimension()], count: 0, noise: 0.0 };
         merging.place(&newcomer, groups.iter().map(Vec::as_slice)).map(|index| ids[index])
     }
 

@@ -103,7 +103,7 @@ impl Users {
         for user in 0..self.list.len() {
             self.estimate(user);
         }
-        // Radii are dear: one for each user, not one for each pair.
+        // A radius takes a logarithm: one for each user, not one for each pair.
         let Self { list, graph, .. } = self;
         let radii: Vec<f64> = list.iter().map(|user| scale * radius(user.evidence.count())).collect();
         let mut deleted = false;
@@ -116,6 +116,15 @@ impl Users {
                 !list[other].evidence.is_empty()
                     && distance_squared(&own.estimate, &list[other].estimate) > far * far
             });
+        }
+        deleted
+    }
+
+    /// Deletes the edges between users that `differ`; whether there were any.
+    pub(crate) fn prune_by(&mut self, differ: impl Fn(usize, usize) -> bool) -> bool {
+        let mut deleted = false;
+        for user in 0..self.list.len() {
+            deleted |= self.graph.prune(user, user + 1, |other| differ(user, other));
         }
         deleted
     }

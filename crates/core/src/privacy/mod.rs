@@ -1,25 +1,37 @@
 //! Differential privacy of what leaves an agent.
 //!
-//! An agent's sums are released again and again as they grow, each time with the noise of a few nodes of a
-//! [`Tree`]. The [`Accountant`] records every release and refuses what the budget does not allow; its
-//! [`PrivacyReport`] says what may be claimed. Whatever is computed from releases afterwards, such as
+//! An agent's sums are released again and again as they grow. A [`Budget`] divides the promise of a [`PrivacyConfig`]
+//! between the releases of clusters and those of users, and says how much noise each needs; [`Factors`] say which
+//! combinations of the data are measured with it. Observations are integers and noise is a discrete Gaussian
+//! ([`discrete_gaussian`]), so that what is proved about numbers holds for what is computed. The [`Accountant`] records
+//! every release and refuses what the budget does not allow; its [`PrivacyReport`] says what may be claimed. An agent's
+//! [`PrivacyPolicy`] says what it accepts from a coordinator. Whatever is computed from releases afterwards, such as
 //! [`repair()`], costs nothing more.
 
 mod accountant;
+mod budget;
 mod config;
-/// Conversions between zero-concentrated and (ε, δ) differential privacy.
+/// Conversions between Gaussian, zero-concentrated and (ε, δ) differential privacy.
 pub mod conversion;
+mod factorisation;
+mod fixed;
 mod noise;
 mod plan;
+mod policy;
 pub(crate) mod privatizer;
 mod repair;
 mod report;
-mod tree;
+mod sampler;
+mod stream;
 
 pub use accountant::{Accountant, Exhausted};
-pub use config::{Bounds, Calibration, Clip, PrivacyConfig};
-pub use noise::{Node, NoiseSource, SeededNoise};
+pub use budget::{Budget, Calibration, Share};
+pub use config::{Clip, PrivacyConfig, Unit};
+pub use factorisation::{Factors, MOST_RELEASES, Mechanism};
+pub use noise::{Measurement, NoiseSource, SeededNoise, StreamId};
 pub use plan::{Advice, Plan, PlanRequest};
+pub use policy::{PolicyBreach, PrivacyPolicy};
 pub use repair::{repair, smallest_eigenvalue};
 pub use report::{PrivacyReport, Statement};
-pub use tree::{Tree, depth};
+pub use sampler::{Bits, discrete_gaussian};
+pub use stream::{Release, Stream};

@@ -1,38 +1,61 @@
-//! Where privacy noise comes from.
+//! Where the randomness of privacy noise comes from.
 
 use std::fmt;
 
 use crate::ids::{AgentId, Incarnation};
+use crate::privacy::sampler::Bits;
 use crate::random::Seed;
 
-/// A node of a tree of partial sums: its noise is drawn once, whatever is released with it.
+/// Whose sums a stream of releases is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Node {
-    /// Which tree of the agent.
-    pub tree: u64,
-    /// Leaves are at level 0.
-    pub level: u32,
-    /// Counted from 1 along the level.
-    pub index: u64,
+pub enum StreamId {
+    /// A cluster of the agent.
+    Cluster(u64),
+    /// A user of the agent, whose sums decide who is alike.
+    User(u64),
 }
 
-/// Draws the noise of nodes.
+impl StreamId {
+    /// The kind and the number in it, for sources that derive noise from numbers.
+    #[must_use]
+    pub const fn words(self) -> [u64; 2] {
+        match self {
+            Self::Cluster(id) => [0, id],
+            Self::User(id) => [1, id],
+        }
+    }
+}
+
+/// One measurement of a stream: its noise is drawn once, whatever is released with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Measurement {
+    /// The stream.
+    pub stream: StreamId,
+    /// 1 for the first measurement, then 2, 3 …
+    pub number: u64,
+}
+
+/// Gives the random bits that noise is drawn from.
 ///
-/// Simulations repeat: their noise is a function of the seed ([`SeededNoise`]). A deployment must not be
+/// Simulations repeat: their bits are a function of the seed ([`SeededNoise`]). A deployment must not be
 /// predictable: there, implement this with the operating system's generator and hand it to the agent
 /// ([`Agent::use_noise`](crate::Agent::use_noise)) before its first release.
 pub trait NoiseSource: Send + fmt::Debug {
-    /// Fills `out` with independent standard normals, for this node and never again for it: a tree keeps them
-    /// as long as it needs them. An agent that does everything again after a crash asks again, and must get
-    /// the same.
-    fn fill(&mut self, node: Node, out: &mut [f64]);
+    /// The random bits of one measurement, 64 at a time and without end. A stream asks once for each and keeps what it
+    /// made of them. An agent that does everything again after a crash asks again, and must get the same bits.
+    fn bits(&mut self, measurement: Measurement) -> Box<Bits<'_>>;
 
-    /// Another life of the agent begins: what was drawn for nodes of the last one must not come again.
+    /// Another life of the agent begins: bits of the last one must not come again.
     fn begin_life(&mut self, _life: Incarnation) {}
+
+    /// Whether only the agent can know these bits. The statement of an agent says if not.
+    fn is_secret(&self) -> bool {
+        false
+    }
 }
 
-/// Noise from the seed of a run, different for each agent and each of its lives. For simulations only:
-/// whoever knows the seed can subtract it.
+/// Bits from the seed of a run, different for each agent and each of its lives. For simulations only:
+/// whoever knows the seed can subtract the noise.
 #[derive(Clone, Debug)]
 pub struct SeededNoise {
     seed: Seed,
@@ -49,11 +72,12 @@ impl SeededNoise {
 }
 
 impl NoiseSource for SeededNoise {
-    fn fill(&mut self, node: Node, out: &mut [f64]) {
+    fn bits(&mut self, measurement: Measurement) -> Box<Bits<'_>> {
         let Self { seed, agent, life } = self;
-        let domain = seed.domain(&format!("privacy {} {} {}", agent.0, life.0, node.tree));
-        let mut stream = domain.stream(u64::from(node.level), node.index);
-        out.fill_with(|| stream.normal());
+        let [kind, id] = measurement.stream.words();
+        let domain = seed.domain(&format!("privacy {} {} {kind}", agent.0, life.0));
+        let mut stream = domain.stream(id, measurement.number);
+        Box::new(move || stream.next_u64())
     }
 
     fn begin_life(&mut self, life: Incarnation) {

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::error::ConfigError;
-use crate::privacy::config::{Calibration, PrivacyConfig};
+use crate::privacy::budget::{Budget, Calibration};
+use crate::privacy::config::PrivacyConfig;
 
 /// What is known before a private run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -11,6 +12,8 @@ pub struct PlanRequest {
     /// What is promised.
     #[serde(flatten)]
     pub privacy: PrivacyConfig,
+    /// Whether clusters may split, which takes a share of the budget.
+    pub splits: bool,
     /// Features of an arm (d).
     pub dimension: usize,
     /// Agents.
@@ -25,20 +28,24 @@ pub struct PlanRequest {
 /// What a private run will meet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// Noise and bounds.
+    /// The noise: the numbers that the statement of a run with these settings has.
     pub calibration: Calibration,
-    /// 2ρ_s: what each agent's release adds to the diagonal of a sum.
-    pub shift: f64,
-    /// Observations an agent needs before its data outweigh the bound on its noise: ρ_s/λ_x.
+    /// Observations an agent needs before its data reach above its noise: 2√d·σ/λ_x, with σ that of the worst release.
     pub observations_to_match: f64,
-    /// The same for the whole shift.
+    /// Observations an agent needs before its data outweigh the bound on its noise.
     pub observations_to_outweigh: f64,
     /// Observations that each agent will have.
     pub observations_of_an_agent: f64,
-    /// λ_x times those over the shift: above 1, data decide more than noise.
-    pub signal_to_shift: f64,
+    /// λ_x times those over the bound on the noise: above 1, data decide more than noise.
+    pub signal_to_noise: f64,
     /// Observations of an agent that its releases reach, if it is one stream: afterwards it is silent.
     pub released_until: f64,
+    /// Releases that an agent will need for all its observations.
+    pub releases_needed: u64,
+    /// The first release that is worth its noise: half of `observations_to_match`, as a round number.
+    pub suggested_first_release: u64,
+    /// Releases from there to the end at the same growth.
+    pub suggested_max_releases: u64,
 }
 
 /// A change of settings and what it would do.
@@ -48,8 +55,8 @@ pub struct Advice {
     pub setting: &'static str,
     /// The value to try.
     pub value: f64,
-    /// The signal over the shift with it.
-    pub signal_to_shift: f64,
+    /// The signal over the noise with it.
+    pub signal_to_noise: f64,
 }
 
 impl PlanRequest {
@@ -71,79 +78,112 @@ impl PlanRequest {
     }
 
     fn made(&self) -> Plan {
-        let calibration = self.privacy.calibration(self.dimension);
-        let (bound, shift) = (calibration.bounds.matrix, calibration.bounds.shift());
+        let budget = Budget::new(&self.privacy, self.dimension, self.splits);
+        let calibration = budget.calibration();
+        let bound = calibration.matrix_bound;
+        let noise = calibration.cluster_noise;
         let each = self.interactions as f64 / self.agents as f64;
         let PrivacyConfig { first_release, release_growth, max_releases, .. } = self.privacy;
         let last = libm::log(release_growth) * (max_releases - 1) as f64;
+        let match_at = budget.floor(noise * noise) / self.least_eigenvalue;
+        let suggested_first_release = rounded(0.5 * match_at).max(10);
         Plan {
             calibration,
-            shift,
-            observations_to_match: bound / self.least_eigenvalue,
-            observations_to_outweigh: shift / self.least_eigenvalue,
+            observations_to_match: match_at,
+            observations_to_outweigh: bound / self.least_eigenvalue,
             observations_of_an_agent: each,
-            signal_to_shift: self.least_eigenvalue * each / shift,
+            signal_to_noise: self.least_eigenvalue * each / bound,
             released_until: first_release as f64 * libm::exp(last.min(700.0)),
+            releases_needed: self.releases_from(first_release, each),
+            suggested_first_release,
+            suggested_max_releases: self.releases_from(suggested_first_release, each).max(1),
         }
+    }
+
+    /// How often a stream is due until it has `observations`, if the first release is at `first`.
+    fn releases_from(&self, first: u64, observations: f64) -> u64 {
+        let (mut total, mut releases) = (first as f64, 0);
+        while total <= observations && releases < 100_000 {
+            releases += 1;
+            total += libm::ceil((self.privacy.release_growth - 1.0) * total).max(1.0);
+        }
+        releases
     }
 
     /// Single changes of settings that help, best first.
     #[must_use]
     pub fn advice(&self) -> Vec<Advice> {
-        let now = self.made().signal_to_shift;
+        let now = self.made().signal_to_noise;
         let with = |setting, value: f64, change: &dyn Fn(&mut Self)| {
             let mut other = self.clone();
             change(&mut other);
-            Advice { setting, value, signal_to_shift: other.made().signal_to_shift }
+            Advice { setting, value, signal_to_noise: other.made().signal_to_noise }
         };
         let fewer = (self.privacy.max_releases / 4).max(1);
         let agents = (self.agents / 4).max(1);
         let longer = self.interactions.saturating_mul(10);
         let epsilon = 2.0 * self.privacy.epsilon;
+        let half = 0.5 * self.privacy.reward_bound;
         let mut all = vec![
             with("interactions", longer as f64, &|plan| plan.interactions = longer),
             with("agents", agents as f64, &|plan| plan.agents = agents),
             with("epsilon", epsilon, &|plan| plan.privacy.epsilon = epsilon),
-            with("max_trees", 1.0, &|plan| plan.privacy.max_trees = 1),
+            with("reward_bound", half, &|plan| plan.privacy.reward_bound = half),
+            with("edge_scale", f64::INFINITY, &|plan| plan.splits = false),
             with("max_releases", fewer as f64, &|plan| plan.privacy.max_releases = fewer),
         ];
-        all.retain(|advice| advice.signal_to_shift > 1.05 * now);
-        all.sort_by(|a, b| b.signal_to_shift.total_cmp(&a.signal_to_shift));
+        all.retain(|advice| advice.signal_to_noise > 1.05 * now);
+        all.sort_by(|a, b| b.signal_to_noise.total_cmp(&a.signal_to_noise));
         all
     }
+}
+
+/// A number of one digit and zeros, not above this one.
+fn rounded(number: f64) -> u64 {
+    let number = number.clamp(1.0, 1e15);
+    let power = libm::exp(libm::floor(libm::log10(number)) * std::f64::consts::LN_10).max(1.0);
+    (libm::floor(number / power) * power) as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::conversion;
 
     fn request() -> PlanRequest {
-        let privacy = PrivacyConfig { max_trees: 1, streams: 20, ..Default::default() };
+        let privacy = PrivacyConfig { streams: 20, ..Default::default() };
         let least_eigenvalue = 1.0 / 18.0;
-        PlanRequest { privacy, dimension: 10, agents: 5, interactions: 1_000_000, least_eigenvalue }
+        PlanRequest {
+            privacy,
+            splits: false,
+            dimension: 10,
+            agents: 5,
+            interactions: 1_000_000,
+            least_eigenvalue,
+        }
     }
 
-    /// ε = 1, δ = 1e-5, d = 10, 16 releases, one tree: ρ_s ≈ 615 with the simple conversion, and 11 000
-    /// observations to match it. The tight conversion needs a sixth less noise.
+    /// ε = 1, δ = 1e-5, d = 10, 16 releases: noise of 13.8 in the worst release, whose eigenvalues end at 87.
     #[test]
     fn the_rule_of_thumb_holds() {
         let plan = request().plan().unwrap();
-        let slack = (plan.calibration.rho_total / conversion::simple_rho(1.0, 1e-5)).sqrt();
-        assert!((1.1..1.3).contains(&slack), "{slack}");
-        assert!((plan.calibration.bounds.matrix * slack - 615.0).abs() < 1.0, "{plan:?}");
-        assert!((plan.observations_to_match * slack - 11_070.0).abs() < 20.0, "{plan:?}");
-        assert!((plan.observations_to_outweigh - 2.0 * plan.observations_to_match).abs() < 1e-6);
-        assert!(plan.signal_to_shift > 1.0);
+        let noise = plan.calibration.cluster_noise;
+        assert!((13.0..14.5).contains(&noise), "{plan:?}");
+        assert!((plan.observations_to_match - 18.0 * 2.0 * 10f64.sqrt() * noise).abs() < 1e-6, "{plan:?}");
+        assert!(plan.observations_to_outweigh > plan.observations_to_match);
+        assert!(plan.signal_to_noise > 1.0);
+        assert_eq!(plan.suggested_first_release, 700);
+        assert_eq!(plan.releases_needed, 19, "from 100 to 200 000 by halves");
     }
 
     #[test]
     fn advice_helps_and_names_real_settings() {
         let advice = request().advice();
         assert!(advice.len() >= 3);
-        let now = request().plan().unwrap().signal_to_shift;
-        assert!(advice.iter().all(|a| a.signal_to_shift > now));
-        assert!(advice.iter().all(|a| a.setting != "max_trees"), "there is only one already");
+        let now = request().plan().unwrap().signal_to_noise;
+        assert!(advice.iter().all(|a| a.signal_to_noise > now));
+        assert!(advice.iter().all(|a| a.setting != "edge_scale"), "nothing splits already");
+        let splitting = PlanRequest { splits: true, ..request() }.advice();
+        assert!(splitting.iter().any(|a| a.setting == "edge_scale"));
     }
 
     #[test]

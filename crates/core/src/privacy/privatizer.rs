@@ -1,56 +1,60 @@
-//! What stands between an agent's sums and the coordinator: clipping, trees, noise and the accountant.
+//! What stands between an agent's observations and the coordinator: clipping, streams, noise and the accountant.
 
 use std::collections::BTreeMap;
 
 use crate::error::{DecodeError, InputError};
-use crate::evidence::Evidence;
 use crate::ids::{AgentId, Incarnation};
 use crate::privacy::accountant::{Accountant, Exhausted};
-use crate::privacy::config::{Calibration, Clip, PrivacyConfig};
-use crate::privacy::noise::{NoiseSource, SeededNoise};
+use crate::privacy::budget::{Budget, Share};
+use crate::privacy::config::{Clip, PrivacyConfig, Unit};
+use crate::privacy::conversion;
+use crate::privacy::fixed::Units;
+use crate::privacy::noise::{NoiseSource, SeededNoise, StreamId};
 use crate::privacy::repair::smallest_eigenvalue;
 use crate::privacy::report::PrivacyReport;
-use crate::privacy::tree::Tree;
+use crate::privacy::stream::{Release, Stream};
 use crate::random::Seed;
-use crate::wire::{self, v1};
+use crate::wire::v1;
 
-/// The private side of an agent: nothing leaves it but releases of its trees.
+/// The private side of an agent: nothing leaves it but releases of its streams.
 ///
-/// Its state must be kept before a release is sent: an agent that forgot a node and drew it again would give
-/// its noise away.
+/// Its state must be kept before a release is sent: an agent that forgot a measurement and drew it again would release
+/// the same sums twice.
 #[derive(Debug)]
 pub(crate) struct Privatizer {
     config: PrivacyConfig,
-    calibration: Calibration,
+    budget: Budget,
+    units: Units,
     dimension: usize,
     noise: Box<dyn NoiseSource>,
     accountant: Accountant,
-    streams: BTreeMap<u64, Stream>,
+    streams: BTreeMap<StreamId, Stream>,
     clipped: u64,
-    signal_to_shift: Option<f64>,
+    /// Interactions beyond the cap of their user, which were not learned from.
+    beyond_cap: u64,
+    signal_to_noise: Option<f64>,
     life: Incarnation,
 }
 
-/// One stream of sums with its tree.
-#[derive(Clone, Debug)]
-struct Stream {
-    tree: Tree,
-    /// What was released last, to be said again if it must be.
-    last: Option<Evidence>,
-}
-
 impl Privatizer {
-    pub(crate) fn new(config: &PrivacyConfig, dimension: usize, id: AgentId, seed: Seed) -> Self {
-        let calibration = config.calibration(dimension);
+    pub(crate) fn new(
+        config: &PrivacyConfig,
+        budget: Budget,
+        dimension: usize,
+        id: AgentId,
+        seed: Seed,
+    ) -> Self {
         Self {
             config: config.clone(),
-            calibration,
+            units: Units::new(config),
             dimension,
             noise: Box::new(SeededNoise::new(seed, id)),
-            accountant: Accountant::new(config.clone(), calibration),
+            accountant: Accountant::new(budget.clone()),
+            budget,
             streams: BTreeMap::new(),
             clipped: 0,
-            signal_to_shift: None,
+            beyond_cap: 0,
+            signal_to_noise: None,
             life: Incarnation(0),
         }
     }
@@ -64,116 +68,205 @@ impl Privatizer {
         self.life = life;
     }
 
-    /// The observation within its bounds, or an error if larger ones are refused.
-    pub(crate) fn clip(&mut self, x: &[f64], y: f64) -> Result<(Vec<f64>, f64), InputError> {
+    pub(crate) const fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Whether a user who has `count` interactions may contribute another one. Those beyond the cap are counted.
+    pub(crate) const fn admits(&mut self, count: u64) -> bool {
+        let admits = match self.config.unit {
+            Unit::Interaction => true,
+            Unit::User => count < self.config.user_cap,
+        };
+        self.beyond_cap += !admits as u64;
+        admits
+    }
+
+    /// The observation as it enters the sums: around the centre, within its bounds, and in units of fixed point. An error
+    /// if larger ones are refused.
+    pub(crate) fn clip(&mut self, x: &[f64], reward: f64) -> Result<(Vec<f64>, f64), InputError> {
         let (longest, largest) = (self.config.feature_bound, self.config.reward_bound);
+        let y = reward - self.config.reward_centre;
         let length = x.iter().map(|v| v * v).sum::<f64>().sqrt();
         if length <= longest && y.abs() <= largest {
-            return Ok((x.to_vec(), y));
+            return Ok(self.units.snap(x, y));
         }
         if self.config.clip == Clip::Refuse {
             return Err(if length > longest {
                 InputError::FeatureBound { length, bound: longest }
             } else {
-                InputError::RewardBound { value: y, bound: largest }
+                InputError::RewardBound { value: reward, bound: largest }
             });
         }
-        // Rounding alone is no news.
+        // Rounding alone is not worth reporting.
         self.clipped += u64::from(length > longest * (1.0 + 1e-9) || y.abs() > largest);
         // Rounded down, so that no rounding makes it longer than the bound.
         let factor = if length > longest { longest / length * (1.0 - f64::EPSILON * 4.0) } else { 1.0 };
-        Ok((x.iter().map(|v| v * factor).collect(), y.clamp(-largest, largest)))
+        let x: Vec<f64> = x.iter().map(|v| v * factor).collect();
+        Ok(self.units.snap(&x, y.clamp(-largest, largest)))
     }
 
-    /// A stream begins, over new interactions or over those of `parent`.
-    pub(crate) fn open(&mut self, stream: u64, parent: Option<u64>) -> Result<(), Exhausted> {
-        self.accountant.open_tree(stream, parent)?;
-        let tree = Tree::new(stream, self.calibration.sigma, self.config.max_releases);
-        self.streams.insert(stream, Stream { tree, last: None });
+    /// A stream begins, over interactions that are in no other stream of its kind.
+    pub(crate) fn open(&mut self, stream: StreamId) -> Result<(), Exhausted> {
+        self.accountant.open(stream)?;
+        self.streams.insert(stream, Stream::new(stream, self.dimension));
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, stream: u64) {
-        self.accountant.close(stream);
-        self.streams.remove(&stream);
+    pub(crate) fn close_cluster(&mut self, cluster: u64) {
+        self.accountant.close(cluster);
+        self.streams.remove(&StreamId::Cluster(cluster));
     }
 
-    pub(crate) fn may_split(&self, stream: u64) -> bool {
-        self.accountant.may_reopen(stream)
+    /// Adds an observation of `user` that was clipped before to the stream of its cluster and to its own.
+    pub(crate) fn observe(&mut self, cluster: u64, user: u64, x: &[f64], y: f64) {
+        let units = self.units;
+        self.for_streams_of(cluster, user, |stream| stream.add(units, x, y));
     }
 
-    /// Whether a stream of `total` observations, `released` of which were released, should and may be
+    /// Counts an interaction without a reward, so that counts do not tell it from others.
+    pub(crate) fn observe_nothing(&mut self, cluster: u64, user: u64) {
+        self.for_streams_of(cluster, user, Stream::add_nothing);
+    }
+
+    fn for_streams_of(&mut self, cluster: u64, user: u64, mut take_in: impl FnMut(&mut Stream)) {
+        let of_user = StreamId::User(user);
+        if self.budget.user.is_some() && !self.streams.contains_key(&of_user) {
+            self.open(of_user).expect("a user who is not there was never opened");
+        }
+        for id in [StreamId::Cluster(cluster), of_user] {
+            self.streams.get_mut(&id).into_iter().for_each(&mut take_in);
+        }
+    }
+
+    /// Whether a cluster of `total` observations, `released` of which were released, should and may be
     /// released again.
-    pub(crate) fn is_due(&self, stream: u64, total: u64, released: u64) -> bool {
-        self.has_release(stream) && self.config.is_due(total, released)
-    }
-
-    pub(crate) fn has_release(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|stream| !stream.tree.is_exhausted())
+    pub(crate) fn is_due(&self, cluster: u64, total: u64, released: u64) -> bool {
+        self.accountant.has_release(StreamId::Cluster(cluster)) && self.config.is_due(total, released)
     }
 
     pub(crate) const fn uses_raw_buffer(&self) -> bool {
         self.config.raw_buffer
     }
 
-    /// The next release of a stream, or an error if there is none left.
-    pub(crate) fn release(&mut self, stream: u64, sums: &Evidence) -> Result<Evidence, Exhausted> {
-        self.accountant.release(stream)?;
-        let own = self.streams.get_mut(&stream).expect("the accountant knows the same trees");
-        let shift = self.calibration.bounds.shift();
-        let released =
-            own.tree.release(sums, shift, &mut *self.noise).expect("the accountant counts the same releases");
-        own.last = Some(released.clone());
-        let signal = smallest_eigenvalue(sums.gram(), self.dimension) / shift;
-        self.signal_to_shift = Some(signal);
-        Ok(released)
+    fn share(&self, stream: StreamId) -> Option<&Share> {
+        match stream {
+            StreamId::Cluster(_) => Some(&self.budget.cluster),
+            StreamId::User(_) => self.budget.user.as_ref(),
+        }
     }
 
-    /// What was released last.
-    pub(crate) fn last(&self, stream: u64) -> Option<&Evidence> {
-        self.streams.get(&stream)?.last.as_ref()
+    /// The next release of a stream, or an error if there is none left.
+    fn release(&mut self, stream: StreamId) -> Result<Release, Exhausted> {
+        self.accountant.release(stream)?;
+        let share = match stream {
+            StreamId::Cluster(_) => Some(&self.budget.cluster),
+            StreamId::User(_) => self.budget.user.as_ref(),
+        };
+        let own = self.streams.get_mut(&stream).expect("the accountant knows the same streams");
+        let share = share.expect("the accountant opens no stream without a share");
+        let release = own.release(share, self.units, &mut *self.noise);
+        Ok(release.expect("the accountant counts the same releases"))
+    }
+
+    /// The next release of a cluster.
+    pub(crate) fn release_cluster(&mut self, cluster: u64) -> Result<Release, Exhausted> {
+        self.release(StreamId::Cluster(cluster))
+    }
+
+    /// Notes how far the data in what was just uploaded are above the noise. It looks at sums with noise only, so
+    /// that everybody may know it.
+    pub(crate) fn note_signal(&mut self, uploaded: &Release) {
+        let lowest = smallest_eigenvalue(uploaded.evidence.gram(), self.dimension);
+        self.signal_to_noise = Some(lowest / self.budget.matrix_bound(uploaded.variance));
+    }
+
+    /// Releases the sums of every user that is due, in the order of users.
+    pub(crate) fn release_users(&mut self, users: impl Iterator<Item = (u64, u64)>) {
+        for (user, count) in users {
+            let stream = StreamId::User(user);
+            let released = self.last_of_user(user).map_or(0, |last| last.evidence.count());
+            if self.accountant.has_release(stream) && self.config.is_edge_due(count, released) {
+                self.release(stream).expect("it was asked whether there is one left");
+            }
+        }
+    }
+
+    /// The newest release of a user's sums.
+    pub(crate) fn last_of_user(&self, user: u64) -> Option<Release> {
+        let stream = StreamId::User(user);
+        self.streams.get(&stream)?.last(self.share(stream)?, self.units)
     }
 
     pub(crate) fn report(&self, most_of_a_user: u64) -> PrivacyReport {
-        let mut report = self.accountant.report(most_of_a_user, self.clipped);
-        report.signal_to_shift = self.signal_to_shift;
-        report.life = self.life.0;
-        report
+        let (config, mu) = (&self.config, self.accountant.mu());
+        let units_of_a_user = match config.unit {
+            Unit::Interaction => most_of_a_user as f64,
+            Unit::User => 1.0,
+        };
+        let (streams, releases) = self.accountant.totals();
+        PrivacyReport {
+            epsilon_budget: config.epsilon,
+            delta: config.delta,
+            unit: config.unit,
+            mu,
+            epsilon: conversion::gaussian_epsilon(mu, config.delta),
+            most_of_a_user,
+            user_epsilon: conversion::gaussian_epsilon(units_of_a_user * mu, config.delta),
+            mechanism: config.mechanism,
+            calibration: self.budget.calibration(),
+            streams,
+            releases,
+            silent: self.accountant.silent(),
+            clipped: Some(self.clipped),
+            beyond_cap: self.beyond_cap,
+            interactive: !config.raw_buffer,
+            private_partition: self.budget.user.is_some(),
+            seeded: !self.noise.is_secret(),
+            uncounted: false,
+            void: None,
+            repairs: 0,
+            signal_to_noise: self.signal_to_noise,
+            life: self.life.0,
+        }
     }
 
     pub(crate) fn save(&self) -> v1::PrivacyState {
-        let stream = |stream: &Stream| v1::StreamState {
-            tree: Some(stream.tree.save()),
-            last: stream.last.as_ref().map(wire::evidence_to_wire),
-        };
         v1::PrivacyState {
             accountant: Some(self.accountant.save()),
-            streams: self.streams.values().map(stream).collect(),
+            streams: self.streams.values().map(Stream::save).collect(),
             clipped: self.clipped,
-            signal_to_shift: self.signal_to_shift,
+            beyond_cap: self.beyond_cap,
+            signal_to_noise: self.signal_to_noise,
         }
     }
 
-    /// Goes on from a saved state, or changes nothing.
-    pub(crate) fn restore(&mut self, state: v1::PrivacyState) -> Result<(), DecodeError> {
-        let fresh = Tree::new(0, self.calibration.sigma, self.config.max_releases);
+    /// Goes on from a saved state of an agent with these clusters, or changes nothing.
+    pub(crate) fn restore(
+        &mut self,
+        state: v1::PrivacyState,
+        clusters: impl Iterator<Item = u64>,
+    ) -> Result<(), DecodeError> {
         let mut streams = BTreeMap::new();
         for stream in state.streams {
-            let tree = stream.tree.ok_or(DecodeError::invalid("stream", "it has no tree"))?;
-            let name = tree.name;
-            let tree = fresh.restored(tree, self.dimension)?;
-            let last =
-                stream.last.map(|last| wire::released_from_wire(last, Some(self.dimension))).transpose()?;
-            streams.insert(name, Stream { tree, last });
+            let share = if stream.user { self.budget.user.as_ref() } else { Some(&self.budget.cluster) };
+            let share = share.ok_or(DecodeError::invalid("privacy", "users are not released here"))?;
+            let stream = Stream::restored(stream, self.dimension, share.factors.releases())?;
+            streams.insert(stream.id(), stream);
         }
         let accountant = state.accountant.ok_or(DecodeError::invalid("privacy", "it has no accountant"))?;
-        if !accountant.open.iter().map(|record| record.tree).eq(streams.keys().copied()) {
-            return Err(DecodeError::invalid("privacy", "its accountant knows other trees"));
+        let own = streams.keys().filter_map(|stream| match stream {
+            StreamId::Cluster(id) => Some(*id),
+            StreamId::User(_) => None,
+        });
+        if !own.eq(clusters) {
+            return Err(DecodeError::invalid("privacy", "its streams are not those of its clusters"));
         }
-        self.accountant.restore(&accountant);
+        let open = streams.iter().map(|(id, stream)| (*id, stream.released())).collect();
+        self.accountant.restore(&accountant, open)?;
         self.streams = streams;
-        self.clipped = state.clipped;
-        self.signal_to_shift = state.signal_to_shift;
+        (self.clipped, self.beyond_cap) = (state.clipped, state.beyond_cap);
+        self.signal_to_noise = state.signal_to_noise;
         Ok(())
     }
 }

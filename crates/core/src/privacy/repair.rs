@@ -45,7 +45,7 @@ pub fn smallest_eigenvalue(gram: &[f64], dimension: usize) -> f64 {
 }
 
 /// Turns the symmetric `a` into a diagonal matrix and returns the rotations, eigenvectors in columns.
-fn diagonalise(a: &mut [f64], d: usize) -> Vec<f64> {
+pub(super) fn diagonalise(a: &mut [f64], d: usize) -> Vec<f64> {
     let mut v = vec![0.0; d * d];
     for k in 0..d {
         v[k * d + k] = 1.0;

@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::privacy::budget::Calibration;
+use crate::privacy::config::Unit;
+use crate::privacy::factorisation::Mechanism;
+
 /// What a private run may claim: the accountant's statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyReport {
@@ -9,78 +13,104 @@ pub struct PrivacyReport {
     pub epsilon_budget: f64,
     /// δ of every ε here.
     pub delta: f64,
-    /// ρ that was spent on the interaction that was released most, in zCDP.
-    pub rho: f64,
+    /// What ε protects.
+    pub unit: Unit,
+    /// μ that the unit that was released most has lost, in Gaussian differential privacy.
+    pub mu: f64,
     /// The same as ε.
     pub epsilon: f64,
     /// Interactions of the user who had most.
     pub most_of_a_user: u64,
-    /// ε for all interactions of that user at once: ρ times their number squared.
+    /// ε for all interactions of that user at once: μ times their number, unless the unit is the user anyway.
     pub user_epsilon: f64,
-    /// Trees opened, over all agents.
-    pub trees: u64,
-    /// Trees that one interaction is in, at most.
-    pub trees_of_one: u32,
+    /// How the noise of successive releases is correlated.
+    pub mechanism: Mechanism,
+    /// The noise: the same numbers that `posse privacy plan` prints.
+    pub calibration: Calibration,
+    /// Streams opened, over all agents.
+    pub streams: u64,
     /// Releases, over all agents.
     pub releases: u64,
-    /// Streams that are silent because their releases are spent.
-    pub exhausted: u64,
-    /// σ of a node.
-    pub sigma: f64,
-    /// What every release carries on its diagonal.
-    pub shift: f64,
-    /// Observations that were scaled or cut to their bounds.
-    pub clipped: u64,
+    /// Clusters that are silent because their releases are spent.
+    pub silent: u64,
+    /// Observations that were scaled or cut to their bounds. It counts raw observations, so it is left out of what others may see.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub clipped: Option<u64>,
+    /// Interactions that were not learned from because their user had reached the cap.
+    pub beyond_cap: u64,
     /// Choices and triggers look at released sums and public counts only, so the promise also holds where
     /// later interactions depend on earlier ones. Otherwise it holds for fixed sequences.
     pub interactive: bool,
-    /// Clusters may split, by tests on raw sums of users.
-    pub splits: bool,
+    /// Clusters may split, by sums of users with noise, which are part of ε. Otherwise they never do.
+    pub private_partition: bool,
+    /// Noise follows from a seed, as in simulations.
+    pub seeded: bool,
+    /// Choices whose reward never comes are not counted, because the agent waits for ever.
+    #[serde(default)]
+    pub uncounted: bool,
+    /// Why nothing at all is promised, if that is so.
+    #[serde(default)]
+    pub void: Option<String>,
     /// Sums that had to be made positive definite after noise.
     pub repairs: u64,
-    /// The smallest eigenvalue of a true sum over the shift in its release: of every agent's last release, the
-    /// smallest. It is computed from raw sums, for whoever runs the agents.
-    pub signal_to_shift: Option<f64>,
+    /// The smallest eigenvalue of a released sum over the bound on its noise: of every agent's last upload, the
+    /// smallest. It is computed from what was released.
+    pub signal_to_noise: Option<f64>,
     /// The life of the agent, or of the one that has had most: above 1, an agent lost its state and opened new
-    /// trees over new interactions.
+    /// streams over new interactions.
     #[serde(default)]
     pub life: u64,
 }
 
 /// A report with what it means in words, as one document.
 #[derive(Clone, Debug, Serialize)]
-pub struct Statement<'r> {
+pub struct Statement {
     #[serde(flatten)]
-    report: &'r PrivacyReport,
-    guarantee: &'static str,
+    report: PrivacyReport,
+    guarantee: String,
     uncovered: Vec<&'static str>,
 }
 
 impl PrivacyReport {
     /// With what it means in words.
     #[must_use]
-    pub fn statement(&self) -> Statement<'_> {
-        Statement { report: self, guarantee: self.guarantee(), uncovered: self.uncovered() }
+    pub fn statement(&self) -> Statement {
+        Statement { report: self.clone(), guarantee: self.guarantee(), uncovered: self.uncovered() }
+    }
+
+    /// Without what was computed from raw observations: what may be shown to anybody.
+    #[must_use]
+    pub fn public(&self) -> Self {
+        Self { clipped: None, ..self.clone() }
+    }
+
+    /// The same noise without any promise, for this reason.
+    #[must_use]
+    pub fn void(self, reason: &str) -> Self {
+        let none = f64::INFINITY;
+        Self { void: Some(reason.to_owned()), epsilon: none, user_epsilon: none, mu: none, ..self }
     }
 
     /// Of two agents, or two runs: the larger loss, and everything that adds.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
-        if other.rho > self.rho {
-            (self.rho, self.epsilon) = (other.rho, other.epsilon);
-        }
+        self.mu = self.mu.max(other.mu);
+        self.epsilon = self.epsilon.max(other.epsilon);
         self.user_epsilon = self.user_epsilon.max(other.user_epsilon);
         self.most_of_a_user = self.most_of_a_user.max(other.most_of_a_user);
-        self.trees += other.trees;
-        self.trees_of_one = self.trees_of_one.max(other.trees_of_one);
+        self.streams += other.streams;
         self.releases += other.releases;
-        self.exhausted += other.exhausted;
-        self.clipped += other.clipped;
+        self.silent += other.silent;
+        self.clipped = self.clipped.zip(other.clipped).map(|(a, b)| a + b);
+        self.beyond_cap += other.beyond_cap;
         self.interactive &= other.interactive;
-        self.splits |= other.splits;
+        self.private_partition |= other.private_partition;
+        self.seeded |= other.seeded;
+        self.uncounted |= other.uncounted;
+        self.void = self.void.or_else(|| other.void.clone());
         self.repairs += other.repairs;
         self.life = self.life.max(other.life);
-        self.signal_to_shift = match (self.signal_to_shift, other.signal_to_shift) {
+        self.signal_to_noise = match (self.signal_to_noise, other.signal_to_noise) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
@@ -91,18 +121,24 @@ impl PrivacyReport {
     #[must_use]
     pub fn uncovered(&self) -> Vec<&'static str> {
         let mut list = vec![
-            "when an interaction happened, with which agent, and how many there were",
+            "when an interaction happened, with which agent, for which user, and how many there were",
             "what an agent's own users see of each other through its choices",
         ];
-        if self.splits {
-            list.push("which users are in a cluster together, and when one splits: decided by raw sums");
+        if self.unit == Unit::User {
+            list.push("a user who comes to several agents: each of them protects what it saw");
         }
         if !self.interactive {
             list.push("how later interactions depend on earlier raw ones: choices use the raw buffer");
         }
+        if self.seeded {
+            list.push("anything, from whoever knows the seed: noise follows from it, as in every simulation");
+        }
+        if self.uncounted {
+            list.push("whether a choice got a reward at all: without a time to expire it is never counted");
+        }
         if self.life > 1 {
             list.push(
-                "what earlier lives of an agent released: their trees closed with them, and what they told of \
+                "what earlier lives of an agent released: their streams closed with them, and what they told of \
                  a user is not in that user's ε",
             );
         }
@@ -111,11 +147,20 @@ impl PrivacyReport {
 
     /// The kind of guarantee, in words.
     #[must_use]
-    pub const fn guarantee(&self) -> &'static str {
-        match (self.interactive, self.splits) {
-            (true, false) => "interactive",
-            (true, true) => "interactive, except for what splits of clusters reveal",
-            (false, _) => "for fixed sequences of interactions",
+    pub fn guarantee(&self) -> String {
+        if let Some(reason) = &self.void {
+            return format!("none: {reason}");
         }
+        let order = if self.interactive {
+            "later interactions may depend on earlier ones"
+        } else {
+            "for fixed sequences of interactions"
+        };
+        let partition = if self.private_partition {
+            "clusters split by sums with noise, which are part of ε"
+        } else {
+            "clusters never split"
+        };
+        format!("{order}; {partition}")
     }
 }

@@ -31,7 +31,12 @@ pub struct Endpoint {
     received: u64,
     /// The newest own message that the coordinator accepted.
     accepted: u64,
-    /// Messages after that one; the first is on its way.
+    /// The newest own message that may have left. The coordinator cannot have accepted a later one: if it says so, another
+    /// copy of this agent's state has spoken.
+    sent: u64,
+    /// The state was restored, and what happened after it was kept may be done again: any message may have left.
+    replaying: bool,
+    /// Messages after the accepted one; the first is on its way.
     queue: VecDeque<Uplink>,
     sent_at: Option<Tick>,
     resend_after: u64,
@@ -52,6 +57,8 @@ impl Endpoint {
             greeted: false,
             received: 0,
             accepted: 0,
+            sent: 0,
+            replaying: false,
             queue: VecDeque::new(),
             sent_at: None,
             resend_after,
@@ -64,6 +71,24 @@ impl Endpoint {
         self.greeted = false;
         self.greetings += 1;
         self.send(now)
+    }
+
+    /// Looks at an offer before the choice; perhaps there is a question to send first.
+    pub fn prepare(&mut self, now: Tick, user: UserId, arms: &Arms) -> Result<Option<UpFrame>, InputError> {
+        let message = self.agent.prepare(now, user, arms)?;
+        Ok(message.and_then(|message| self.submit(now, message)))
+    }
+
+    /// Goes through the effects of a [`prepare`](Self::prepare) whose question was `said`.
+    pub fn prepare_again(&mut self, said: Uplink, now: Tick) -> Option<UpFrame> {
+        self.agent.prepare_again(&said);
+        self.submit(now, said)
+    }
+
+    /// The question that was asked last, if it is still in the queue.
+    #[must_use]
+    pub fn last_question(&self) -> Option<&Uplink> {
+        self.queue.back()
     }
 
     /// Chooses one of `arms` for `user`; never waits for anybody.
@@ -83,6 +108,12 @@ impl Endpoint {
         Ok(message.and_then(|message| self.submit(now, message)))
     }
 
+    /// Tells the agent that the reward of a choice for `user` will never come; perhaps there is something to send.
+    pub fn give_up(&mut self, now: Tick, user: UserId) -> Option<UpFrame> {
+        let message = self.agent.give_up(user)?;
+        self.submit(now, message)
+    }
+
     /// Takes in a frame; perhaps there is an answer.
     pub fn receive(&mut self, now: Tick, frame: DownFrame) -> Result<Option<UpFrame>, ProtocolError> {
         // Meant for an earlier life, or said in an earlier epoch: void. A new epoch begins with its
@@ -92,7 +123,8 @@ impl Endpoint {
         if void || (new_epoch && frame.message.is_none()) {
             return Ok(None);
         }
-        let most = self.accepted.saturating_add(self.queue.len() as u64);
+        let queued = if self.replaying { self.queue.len() as u64 } else { 0 };
+        let most = self.sent.max(self.accepted.saturating_add(queued));
         if frame.acknowledged > most && !new_epoch {
             return Err(ProtocolError::FrameGap { expected: most, got: frame.acknowledged });
         }
@@ -107,6 +139,7 @@ impl Endpoint {
             // What the coordinator lost, the agent says again once it has seen what is left.
             self.queue.clear();
             self.accepted = frame.acknowledged;
+            self.sent = frame.acknowledged;
         }
         self.received = if is_new { frame.sequence } else { received };
         self.epoch = frame.epoch;
@@ -146,7 +179,7 @@ impl Endpoint {
         self.agent.use_noise(noise);
     }
 
-    /// The agent inside.
+    /// The agent that this endpoint stands for.
     #[must_use]
     pub fn agent(&self) -> &dyn Agent {
         &*self.agent
@@ -158,13 +191,19 @@ impl Endpoint {
         (self.epoch, self.received)
     }
 
-    /// Whose endpoint it is.
+    /// The number of the oldest message that the coordinator has not accepted, if there is one.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<u64> {
+        (!self.queue.is_empty()).then(|| self.accepted + 1)
+    }
+
+    /// The number of the agent.
     #[must_use]
     pub const fn id(&self) -> AgentId {
         self.id
     }
 
-    /// The agent's life.
+    /// The life of the agent: 1 for the first, and one more whenever it lost its state.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
@@ -202,8 +241,18 @@ impl Endpoint {
         self.received = state.received;
         self.accepted = state.accepted;
         self.queue = queue;
+        (self.sent, self.replaying) = (self.accepted, true);
         self.sent_at = None;
         Ok(())
+    }
+
+    /// Everything that happened after the restored state was kept has been done again. Call it before anything new happens:
+    /// from here on, a coordinator that has accepted more than this endpoint can have sent is an error, because another copy
+    /// of the state has spoken. Without this call, messages that are still waiting count as sent.
+    pub fn finish_replay(&mut self) {
+        // One message travels at a time, so that of those that wait only the first may have left.
+        let first = self.accepted.saturating_add(u64::from(!self.queue.is_empty()));
+        (self.sent, self.replaying) = (self.sent.max(first), false);
     }
 
     fn submit(&mut self, now: Tick, message: Uplink) -> Option<UpFrame> {
@@ -217,6 +266,7 @@ impl Endpoint {
         self.sent_at = Some(now);
         let message = self.queue.front().filter(|_| self.greeted).cloned();
         let sequence = if message.is_some() { self.accepted + 1 } else { 0 };
+        self.sent = self.sent.max(sequence);
         let greeting = if self.greeted { 0 } else { self.greetings };
         UpFrame { sequence, message, greeting, ..self.bare() }
     }

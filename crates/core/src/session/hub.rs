@@ -8,7 +8,7 @@ use prost::Message;
 use crate::coordinator::{Coordinator, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::ids::{AgentId, Epoch, Incarnation, Tick};
-use crate::message::{Downlink, Outgoing, Uplink};
+use crate::message::{Downlink, Outgoing};
 use crate::session::frame::{DownFrame, UpFrame};
 use crate::session::log::{LogEntry, LogEvent};
 use crate::wire::{self, v1};
@@ -31,16 +31,14 @@ pub struct Hub {
     resend_after: u64,
     /// When the last event of the log happened. Time never goes back before it, also after a restart.
     latest: Tick,
-    #[cfg(feature = "planted-bug")]
-    counts_repetitions: bool,
 }
 
-/// What a hub did: entries to keep, then frames to send.
+/// The effects of one event: log entries, which the host keeps first, and frames, which it sends then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// What must be kept before anything is sent.
+    /// Entries that must be on disk before any frame is sent.
     pub log: Vec<LogEntry>,
-    /// What to send, and to whom.
+    /// Frames to send, each with its recipient.
     pub frames: Vec<(AgentId, DownFrame)>,
 }
 
@@ -79,8 +77,6 @@ impl Hub {
             timers: BTreeSet::new(),
             resend_after,
             latest: Tick(0),
-            #[cfg(feature = "planted-bug")]
-            counts_repetitions: false,
         }
     }
 
@@ -213,13 +209,13 @@ impl Hub {
         step
     }
 
-    /// The coordinator inside.
+    /// The coordinator that this hub stands for.
     #[must_use]
     pub fn coordinator(&self) -> &dyn Coordinator {
         &*self.coordinator
     }
 
-    /// The history this is.
+    /// The epoch: how often this coordinator has lost part of its history.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
@@ -232,6 +228,11 @@ impl Hub {
     #[must_use]
     pub const fn latest(&self) -> Tick {
         self.latest
+    }
+
+    /// Every agent that was ever heard of here, by number.
+    pub fn agents(&self) -> impl Iterator<Item = AgentId> {
+        self.links.keys().copied()
     }
 
     /// The life of an agent, if it has joined.
@@ -306,12 +307,6 @@ impl Hub {
         Ok(())
     }
 
-    /// Makes the hub count a repeated upload twice, so that tests can show they would notice.
-    #[cfg(feature = "planted-bug")]
-    pub fn count_repetitions(&mut self) {
-        self.counts_repetitions = true;
-    }
-
     /// Writes down that `event` happened at `now`.
     fn record(&mut self, now: Tick, event: LogEvent, step: &mut Step) {
         self.latest = self.latest.max(now);
@@ -355,24 +350,10 @@ impl Hub {
             self.acknowledge(from, acknowledged);
             self.enqueue(now, outgoing, &mut step);
         } else {
-            self.repetition(now, from, frame.message, &mut step);
+            // A message that was accepted before counts for nothing.
             self.acknowledge(from, acknowledged);
         }
         Ok(step)
-    }
-
-    /// A message that was accepted before counts for nothing.
-    #[cfg(not(feature = "planted-bug"))]
-    fn repetition(&mut self, _now: Tick, _from: AgentId, _message: Option<Uplink>, _step: &mut Step) {}
-
-    #[cfg(feature = "planted-bug")]
-    fn repetition(&mut self, now: Tick, from: AgentId, message: Option<Uplink>, step: &mut Step) {
-        if let (true, Some(Uplink::Evidence(mut upload))) = (self.counts_repetitions, message) {
-            upload.number = self.coordinator.agent(from).map_or(0, |standing| standing.uploads) + 1;
-            if let Ok(outgoing) = self.coordinator.receive(now, from, Uplink::Evidence(upload)) {
-                self.enqueue(now, outgoing, step);
-            }
-        }
     }
 
     fn acknowledge(&mut self, agent: AgentId, acknowledged: u64) {

@@ -14,6 +14,7 @@ pub(crate) fn upload_to_wire(upload: &ClusterUpload) -> v1::ClusterUpload {
         information: upload.information,
         evidence: Some(evidence_to_wire(&upload.evidence)),
         released: upload.released,
+        variance: upload.variance,
     }
 }
 
@@ -28,6 +29,7 @@ pub(crate) fn upload_from_wire(upload: v1::ClusterUpload) -> Result<ClusterUploa
         information: information(upload.information)?,
         evidence,
         released: upload.released,
+        variance: variance(upload.variance)?,
     })
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn group_to_wire(group: &GroupSnapshot) -> v1::GroupSnapshot {
         cluster: group.cluster.0,
         members: group.members,
         snapshot: Some(super::snapshot_to_wire(&group.snapshot)),
+        variance: group.variance,
     }
 }
 
@@ -60,7 +63,17 @@ pub(crate) fn group_from_wire(group: v1::GroupSnapshot) -> Result<GroupSnapshot,
         cluster: ClusterId(group.cluster),
         members: group.members,
         snapshot: super::snapshot_from_wire(required(group.snapshot)?)?,
+        variance: variance(group.variance)?,
     })
+}
+
+/// The variance of noise in sums: not negative, and small enough that sums of variances stay finite.
+pub(crate) fn variance(value: f64) -> Result<f64, DecodeError> {
+    if (0.0..=1e250).contains(&value) {
+        Ok(value)
+    } else {
+        Err(DecodeError::invalid("variance", "it must be a number that is not negative"))
+    }
 }
 
 /// Sums with noise: of the right shape and finite, and nothing more can be asked of them.

@@ -3,13 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::DataType;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-
 use crate::error::{DataError, Place, Problem};
+use crate::parquet_file::{Reader, Values};
 use crate::records::{Format, RawFile, Records, Watch};
 
 /// Which files there are, and which columns say what.
@@ -52,52 +47,61 @@ pub struct GenericLog {
     pub item: String,
 }
 
+/// Rows of a Parquet file that are held in memory.
+const BATCH_ROWS: usize = 1 << 10;
+
 /// A table being read row by row, whatever its format.
-pub(super) enum Rows {
+pub(crate) enum Rows {
     Text(Box<Records>),
     Parquet(Box<ParquetRows>),
 }
 
-pub(super) struct ParquetRows {
+pub(crate) struct ParquetRows {
     path: PathBuf,
-    reader: ParquetRecordBatchReader,
+    reader: Reader,
     columns: Vec<String>,
-    batch: Option<RecordBatch>,
+    /// Some rows of all columns; `None` for a column of a type that is not read.
+    batch: Vec<Option<Values>>,
+    batch_rows: usize,
+    /// The current row, counted in the batch from 0 and in the file from 1.
     at: usize,
     row: u64,
 }
 
 impl Rows {
-    pub(super) fn open(path: &Path, separator: &str) -> Result<Self, DataError> {
+    pub(crate) fn open(path: &Path, separator: &str) -> Result<Self, DataError> {
+        Self::open_as(path, separator, false)
+    }
+
+    /// The same; a text may be in Latin-1.
+    pub(crate) fn open_as(path: &Path, separator: &str, latin1: bool) -> Result<Self, DataError> {
         if path.extension().is_none_or(|extension| extension != "parquet") {
             let quotes = separator.len() == 1 && separator != " ";
-            let format = Format { separator: separator.into(), quotes, ..Format::csv() };
+            let format = Format { separator: separator.into(), quotes, latin1, ..Format::csv() };
             return Ok(Self::Text(Box::new(Records::open(path, &format)?)));
         }
-        let refuse = |reason: String| Problem::System(reason).of(path);
+        let refuse = |error: &std::io::Error| Problem::System(error.to_string()).of(path);
         let file = File::open(path).map_err(|error| Problem::from_io(&error).of(path))?;
-        let builder =
-            ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| refuse(error.to_string()))?;
-        let columns = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
-        let reader = builder.build().map_err(|error| refuse(error.to_string()))?;
+        let reader = Reader::new(file).map_err(|error| refuse(&error))?;
         Ok(Self::Parquet(Box::new(ParquetRows {
             path: path.into(),
+            columns: (0..reader.width()).map(|column| reader.name(column).to_owned()).collect(),
             reader,
-            columns,
-            batch: None,
+            batch: Vec::new(),
+            batch_rows: 0,
             at: 0,
             row: 0,
         })))
     }
 
-    pub(super) fn columns(&self) -> &[String] {
+    pub(crate) fn columns(&self) -> &[String] {
         match self {
             Self::Text(records) => records.columns(),
             Self::Parquet(rows) => &rows.columns,
         }
     }
 
-    pub(super) fn column(&self, name: &str) -> Result<usize, DataError> {
+    pub(crate) fn column(&self, name: &str) -> Result<usize, DataError> {
         match self {
             Self::Text(records) => records.column(name),
             Self::Parquet(rows) => rows.columns.iter().position(|column| column == name).ok_or_else(|| {
@@ -106,21 +110,21 @@ impl Rows {
         }
     }
 
-    pub(super) fn next(&mut self, watch: Watch<'_>) -> Result<bool, DataError> {
+    pub(crate) fn next(&mut self, watch: Watch<'_>) -> Result<bool, DataError> {
         match self {
             Self::Text(records) => records.next(watch),
             Self::Parquet(rows) => rows.next(),
         }
     }
 
-    pub(super) fn text(&self, field: usize) -> Result<String, DataError> {
+    pub(crate) fn text(&self, field: usize) -> Result<String, DataError> {
         match self {
             Self::Text(records) => Ok(records.text(field)?.trim().to_owned()),
             Self::Parquet(rows) => rows.text(field),
         }
     }
 
-    pub(super) fn number(&self, field: usize) -> Result<f64, DataError> {
+    pub(crate) fn number(&self, field: usize) -> Result<f64, DataError> {
         match self {
             Self::Text(records) => records.number(field),
             Self::Parquet(rows) => {
@@ -131,12 +135,12 @@ impl Rows {
         }
     }
 
-    pub(super) fn refuse(&self, field: usize, expected: &'static str) -> DataError {
+    pub(crate) fn refuse(&self, field: usize, expected: &'static str) -> DataError {
         let value = self.text(field).unwrap_or_default();
         self.error(field, Problem::Value { value, expected })
     }
 
-    pub(super) fn error(&self, field: usize, problem: Problem) -> DataError {
+    pub(crate) fn error(&self, field: usize, problem: Problem) -> DataError {
         match self {
             Self::Text(records) => records.error(field, problem),
             Self::Parquet(rows) => rows.error(field, problem),
@@ -144,7 +148,7 @@ impl Rows {
     }
 
     /// What file it was. A Parquet file is not hashed: its parts are read in any order.
-    pub(super) fn finish(self) -> Result<Option<RawFile>, DataError> {
+    pub(crate) fn finish(self) -> Result<Option<RawFile>, DataError> {
         match self {
             Self::Text(records) => records.finish().map(Some),
             Self::Parquet(_) => Ok(None),
@@ -155,11 +159,15 @@ impl Rows {
 impl ParquetRows {
     fn next(&mut self) -> Result<bool, DataError> {
         self.at += 1;
-        while self.batch.as_ref().is_none_or(|batch| self.at >= batch.num_rows()) {
-            let Some(batch) = self.reader.next() else {
+        if self.at >= self.batch_rows {
+            let read = self.reader.next_rows(BATCH_ROWS);
+            let read = read.map_err(|error| Problem::System(error.to_string()).of(&self.path))?;
+            let Some(batch) = read else {
                 return if self.row == 0 { Err(Problem::Empty.of(&self.path)) } else { Ok(false) };
             };
-            self.batch = Some(batch.map_err(|error| Problem::System(error.to_string()).of(&self.path))?);
+            // Without a single column that is read there is no value to ask for, however many rows there are.
+            self.batch_rows = batch.iter().flatten().map(Values::len).next().unwrap_or(0);
+            self.batch = batch;
             self.at = 0;
         }
         self.row += 1;
@@ -168,22 +176,15 @@ impl ParquetRows {
 
     /// A value as text; rows of a Parquet file are counted like lines.
     fn text(&self, field: usize) -> Result<String, DataError> {
-        let batch = self.batch.as_ref().expect("a row is read before its fields");
-        let (column, at) = (batch.column(field), self.at);
         let wrong = |expected| self.error(field, Problem::Value { value: String::new(), expected });
-        if column.is_null(at) {
-            return Err(wrong("there: it is missing"));
-        }
-        Ok(match column.data_type() {
-            DataType::Float64 => column.as_primitive::<Float64Type>().value(at).to_string(),
-            DataType::Float32 => column.as_primitive::<Float32Type>().value(at).to_string(),
-            DataType::Int64 => column.as_primitive::<Int64Type>().value(at).to_string(),
-            DataType::Int32 => column.as_primitive::<Int32Type>().value(at).to_string(),
-            DataType::Boolean => u8::from(column.as_boolean().value(at)).to_string(),
-            DataType::Utf8 => column.as_string::<i32>().value(at).to_owned(),
-            DataType::LargeUtf8 => column.as_string::<i64>().value(at).to_owned(),
-            _ => return Err(wrong("a number, a switch or a text")),
-        })
+        let text = match &self.batch[field] {
+            Some(Values::Number(values)) => values[self.at].map(|value| value.to_string()),
+            Some(Values::Whole(values)) => values[self.at].map(|value| value.to_string()),
+            Some(Values::Switch(values)) => values[self.at].map(|value| u8::from(value).to_string()),
+            Some(Values::Text(values)) => values[self.at].clone(),
+            None => return Err(wrong("a number, a switch or a text")),
+        };
+        text.ok_or_else(|| wrong("there: it is missing"))
     }
 
     fn error(&self, field: usize, problem: Problem) -> DataError {

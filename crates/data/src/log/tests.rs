@@ -1,14 +1,12 @@
 //! Logs in text and Parquet, good and bad.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use parquet::arrow::ArrowWriter;
 use posse_core::Arms;
 
 use super::*;
 use crate::error::DataError;
+use crate::parquet_file::{Kind, Values, Writer};
 use crate::store::Manifest;
 
 struct Raw {
@@ -94,15 +92,15 @@ fn items_bring_numbers_and_categories_and_a_number_of_each_row() {
 fn parquet_reads_like_text() {
     let text = Raw::new("log.csv", "item,click,p\nx,1,0.5\ny,0,0.25\n", None);
     let parquet = Raw::new("log.parquet", "", None);
-    let columns: [(&str, ArrayRef); 3] = [
-        ("item", Arc::new(StringArray::from(vec!["x", "y"]))),
-        ("click", Arc::new(Int64Array::from(vec![1, 0]))),
-        ("p", Arc::new(Float64Array::from(vec![0.5, 0.25]))),
+    let columns = [
+        ("item".into(), Kind::Text, Values::Text(vec![Some("x".into()), Some("y".into())])),
+        ("click".into(), Kind::Whole, Values::Whole(vec![Some(1), Some(0)])),
+        ("p".into(), Kind::Number, Values::Number(vec![Some(0.5), Some(0.25)])),
     ];
-    let batch = RecordBatch::try_from_iter(columns).unwrap();
     let file = std::fs::File::create(&parquet.files.log).unwrap();
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
-    writer.write(&batch).unwrap();
+    let names = columns.clone().map(|(name, kind, _)| (name, kind));
+    let mut writer = Writer::new(file, &names, true).unwrap();
+    writer.write(&columns.map(|(_, _, values)| values)).unwrap();
     writer.close().unwrap();
     assert_eq!(text.prepare().unwrap().hash, parquet.prepare().unwrap().hash);
 }

@@ -1,13 +1,9 @@
 //! Columns: some values of one type, and the hash of all of them.
 
-use std::sync::Arc;
-
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
-use arrow_schema::{DataType, Field};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::parquet_file::{Kind, Values};
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,27 +71,28 @@ impl Column {
         if let Self::Text(values) = self { values } else { &[] }
     }
 
-    /// Hands the values over to Arrow and keeps none.
-    pub(super) fn take(&mut self) -> ArrayRef {
+    /// Moves all values out of the column, in the form in which a Parquet file takes them.
+    pub(super) fn take(&mut self) -> Values {
         match self {
-            Self::Number(values) => Arc::new(Float64Array::from(std::mem::take(values))),
-            Self::Whole(values) => Arc::new(Int64Array::from(std::mem::take(values))),
-            Self::Text(values) => Arc::new(StringArray::from_iter_values(std::mem::take(values))),
+            Self::Number(values) => Values::Number(values.drain(..).map(Some).collect()),
+            Self::Whole(values) => Values::Whole(values.drain(..).map(Some).collect()),
+            Self::Text(values) => Values::Text(values.drain(..).map(Some).collect()),
         }
     }
 
-    /// The values of an array; `None` if some are missing or of another type.
-    pub(super) fn from_array(kind: ColumnKind, array: &ArrayRef) -> Option<Self> {
-        if array.null_count() > 0 {
-            return None;
-        }
-        Some(match kind {
-            ColumnKind::Number => Self::Number(array.as_primitive_opt::<Float64Type>()?.values().to_vec()),
-            ColumnKind::Whole => Self::Whole(array.as_primitive_opt::<Int64Type>()?.values().to_vec()),
-            ColumnKind::Text => {
-                let texts = array.as_string_opt::<i32>()?;
-                Self::Text(texts.iter().flatten().map(str::to_owned).collect())
+    /// The values that a Parquet file had; `None` if some are missing or of another type.
+    pub(super) fn from_values(kind: ColumnKind, values: Values) -> Option<Self> {
+        Some(match (kind, values) {
+            (ColumnKind::Number, Values::Number(values)) => {
+                Self::Number(values.into_iter().collect::<Option<_>>()?)
             }
+            (ColumnKind::Whole, Values::Whole(values)) => {
+                Self::Whole(values.into_iter().collect::<Option<_>>()?)
+            }
+            (ColumnKind::Text, Values::Text(values)) => {
+                Self::Text(values.into_iter().collect::<Option<_>>()?)
+            }
+            _ => return None,
         })
     }
 
@@ -115,13 +112,12 @@ impl Column {
 }
 
 impl ColumnKind {
-    pub(super) fn field(self, name: &str) -> Field {
-        let kind = match self {
-            Self::Number => DataType::Float64,
-            Self::Whole => DataType::Int64,
-            Self::Text => DataType::Utf8,
-        };
-        Field::new(name, kind, false)
+    pub(super) const fn in_file(self) -> Kind {
+        match self {
+            Self::Number => Kind::Number,
+            Self::Whole => Kind::Whole,
+            Self::Text => Kind::Text,
+        }
     }
 
     /// Its word in hashes; never changes.

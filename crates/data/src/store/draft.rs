@@ -2,22 +2,17 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
 
 use super::column::{Column, ColumnKind, TableHash};
 use super::manifest::{MANIFEST, Manifest, StoredTable};
 use crate::error::{DataError, Problem};
+use crate::parquet_file::Writer;
 
-/// Rows held in memory before they are written.
-const BATCH_ROWS: usize = 1 << 14;
-/// Rows of a Parquet row group: what a reader holds of a column at least.
+/// The most rows that a Parquet row group has.
 const GROUP_ROWS: usize = 1 << 17;
+/// The most values that a row group has. The writer holds a whole group in memory, so that wide tables, such as
+/// logs with a number for each item, get groups of fewer rows.
+const GROUP_VALUES: usize = 1 << 22;
 
 /// A directory in the making. Dropped before [`finish`](Self::finish), it leaves nothing behind.
 #[derive(Debug)]
@@ -52,18 +47,14 @@ impl Draft {
     /// Begins a table with these columns.
     pub fn table(&self, file: &str, columns: Vec<(String, ColumnKind)>) -> Result<TableWriter, DataError> {
         let path = self.partial.join(file);
-        let fields: Vec<_> = columns.iter().map(|(name, kind)| kind.field(name)).collect();
-        let schema = Arc::new(Schema::new(fields));
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .build();
-        let output = File::create(&path).map_err(|error| Problem::from_io(&error).of(&path))?;
-        let writer = ArrowWriter::try_new(output, Arc::clone(&schema), Some(properties))
-            .map_err(|error| Problem::System(error.to_string()).of(&path))?;
+        let fields: Vec<_> = columns.iter().map(|(name, kind)| (name.clone(), kind.in_file())).collect();
+        let writer = File::create(&path)
+            .and_then(|output| Writer::new(output, &fields, false))
+            .map_err(|error| Problem::from_io(&error).of(&path))?;
         let buffers: Vec<Column> = columns.iter().map(|(_, kind)| Column::new(*kind)).collect();
+        let group_rows = (GROUP_VALUES / columns.len().max(1)).clamp(1, GROUP_ROWS);
         let hash = TableHash::new(columns.len());
-        Ok(TableWriter { file: file.into(), path, columns, schema, buffers, writer, hash })
+        Ok(TableWriter { file: file.into(), path, columns, group_rows, buffers, writer, hash })
     }
 
     /// Adds a table that is complete.
@@ -100,9 +91,9 @@ pub struct TableWriter {
     file: String,
     path: PathBuf,
     columns: Vec<(String, ColumnKind)>,
-    schema: Arc<Schema>,
+    group_rows: usize,
     buffers: Vec<Column>,
-    writer: ArrowWriter<File>,
+    writer: Writer<File>,
     hash: TableHash,
 }
 
@@ -143,24 +134,20 @@ impl TableWriter {
 
     /// Ends the current row.
     pub fn end_row(&mut self) -> Result<(), DataError> {
-        if self.buffers[0].len() < BATCH_ROWS { Ok(()) } else { self.flush() }
+        if self.buffers[0].len() < self.group_rows { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> Result<(), DataError> {
         self.hash.add(&self.buffers);
-        let refuse = |reason: String| Problem::System(reason).of(&self.path);
-        let arrays = self.buffers.iter_mut().map(Column::take).collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays)
-            .map_err(|error| refuse(error.to_string()))?;
-        self.writer.write(&batch).map_err(|error| refuse(error.to_string()))
+        let values: Vec<_> = self.buffers.iter_mut().map(Column::take).collect();
+        self.writer.write(&values).map_err(|error| Problem::from_io(&error).of(&self.path))
     }
 
     fn close(mut self) -> Result<StoredTable, DataError> {
         self.flush()?;
         let Self { file, path, columns, writer, hash, .. } = self;
-        let refuse = |reason: String| Problem::System(reason).of(&path);
-        let output = writer.into_inner().map_err(|error| refuse(error.to_string()))?;
-        output.sync_all().map_err(|error| refuse(error.to_string()))?;
+        let synced = writer.close().and_then(|output| output.sync_all());
+        synced.map_err(|error| Problem::from_io(&error).of(&path))?;
         let rows = hash.rows();
         Ok(StoredTable { file, rows, hash: hash.finish(&columns), columns })
     }

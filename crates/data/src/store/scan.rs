@@ -3,12 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use arrow_array::RecordBatch;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-
 use super::column::{Column, TableHash};
 use super::manifest::{Manifest, StoredTable};
 use crate::error::{DataError, Problem};
+use crate::parquet_file::{Reader, Values};
 
 /// Rows handed over at a time.
 const BATCH_ROWS: usize = 1 << 14;
@@ -23,13 +21,12 @@ pub fn scan(
     let path = directory.join(&table.file);
     let refuse = |reason: String| Problem::NotPrepared(reason).of(&path);
     let file = File::open(&path).map_err(|error| Problem::from_io(&error).of(&path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-        .map_err(|error| refuse(error.to_string()))?;
+    let mut reader = Reader::new(file).map_err(|error| refuse(error.to_string()))?;
+    let others = || refuse("its columns are others".into());
+    let places = places(&reader, table).ok_or_else(others)?;
     let mut hash = TableHash::new(table.columns.len());
-    for batch in reader {
-        let batch = batch.map_err(|error| refuse(error.to_string()))?;
-        let columns = columns(&batch, table).ok_or_else(|| refuse("its columns are others".into()))?;
+    while let Some(rows) = reader.next_rows(BATCH_ROWS).map_err(|error| refuse(error.to_string()))? {
+        let columns = columns(rows, &places, table).ok_or_else(others)?;
         hash.add(&columns);
         visit(&columns)?;
     }
@@ -43,10 +40,17 @@ pub fn scan(
     Ok(())
 }
 
-/// The columns that the manifest promises.
-fn columns(batch: &RecordBatch, table: &StoredTable) -> Option<Vec<Column>> {
-    let read = |(name, kind): &(String, _)| Column::from_array(*kind, batch.column_by_name(name)?);
-    table.columns.iter().map(read).collect()
+/// Where the columns that the manifest promises are in the file; `None` if one is missing.
+fn places(reader: &Reader, table: &StoredTable) -> Option<Vec<usize>> {
+    let place = |name: &String| (0..reader.width()).find(|column| reader.name(*column) == name);
+    table.columns.iter().map(|(name, _)| place(name)).collect()
+}
+
+/// The columns that the manifest promises; `None` if one misses a value or has another type.
+fn columns(mut rows: Vec<Option<Values>>, places: &[usize], table: &StoredTable) -> Option<Vec<Column>> {
+    let mut read =
+        |(place, (_, kind)): (&usize, &(String, _))| Column::from_values(*kind, rows[*place].take()?);
+    places.iter().zip(&table.columns).map(&mut read).collect()
 }
 
 /// Reads everything in a prepared directory and compares it with its manifest.

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posse_core::ConfigError;
+use posse_core::privacy::PrivacyPolicy;
+use posse_core::{ConfigError, Registry};
 
-/// Settings of an agent's runtime.
-#[derive(Clone, Debug, PartialEq)]
+use crate::clock::Clock;
+
+/// Settings of an agent's runtime. Later versions may add some: write `..AgentConfig::default()`.
+#[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// Where the coordinator is: `http://host:port`, or `https://` with TLS.
     pub coordinator: String,
@@ -14,6 +17,9 @@ pub struct AgentConfig {
     pub federation: Option<String>,
     /// The agent's token.
     pub token: Option<String>,
+    /// A file with the agent's token, in place of `token`. It is read again for every connection, so that a rotated
+    /// token takes effect without a restart.
+    pub token_file: Option<PathBuf>,
     /// Who the agent is, where no tokens are asked for.
     pub agent: Option<u64>,
     /// A directory for the state. Without one, a restart is a new life.
@@ -24,6 +30,9 @@ pub struct AgentConfig {
     pub expire_after: Option<Duration>,
     /// What a choice is taken to have brought when it expires. Default: nothing is learned from it.
     pub default_reward: Option<f64>,
+    /// How long a choice through the sidecar may wait for news, with algorithms that ask for them. Default 0:
+    /// it does not wait.
+    pub wait: Duration,
     /// How many choices may wait; beyond it the oldest expire early. Default 100 000.
     pub most_pending: usize,
     /// How messages travel.
@@ -34,12 +43,23 @@ pub struct AgentConfig {
     pub longest_pause: Duration,
     /// Where the noise of private federations comes from.
     pub noise: NoiseOrigin,
+    /// The privacy that this agent requires of a federation, whatever the coordinator says. Not set: that of its state, and
+    /// without one any federation is joined.
+    pub policy: Option<PrivacyPolicy>,
+    /// Take a new life when another process has spoken for this agent, instead of taking no more rewards until
+    /// somebody has looked. With two processes that both do so, each supersedes the other for ever. Default: no.
+    pub new_life_if_superseded: bool,
     /// Certificates, for `https://`.
     pub tls: AgentTls,
+    /// Algorithms from outside of posse that the agent knows. Default: none.
+    pub registry: Registry,
+    /// Where the agent reads the time. Default: the system's clock.
+    pub clock: Clock,
 }
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Carriage {
     /// Over a stream that stays open.
     Link,
@@ -63,7 +83,7 @@ pub enum NoiseOrigin {
 /// Certificates in PEM form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentTls {
-    /// Who vouches for the coordinator. Needed for `https://`.
+    /// The certificate authority that vouches for the coordinator. Default: those that the operating system trusts.
     pub authority: Option<Vec<u8>>,
     /// The agent's own certificate and key, where the coordinator asks for one.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -77,23 +97,30 @@ impl Default for AgentConfig {
             coordinator: "http://127.0.0.1:7447".into(),
             federation: None,
             token: None,
+            token_file: None,
             agent: None,
             state: None,
             local_features: 0,
             expire_after: None,
             default_reward: None,
+            wait: Duration::ZERO,
             most_pending: 100_000,
             carriage: Carriage::Link,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
             noise: NoiseOrigin::System,
+            policy: None,
+            new_life_if_superseded: false,
             tls: AgentTls::default(),
+            registry: Registry::default(),
+            clock: Clock::system(),
         }
     }
 }
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.policy.as_ref().map_or(Ok(()), PrivacyPolicy::check)?;
         if self.most_pending == 0 {
             return Err(ConfigError::new("most_pending", 0, "it must be at least 1"));
         }

@@ -7,57 +7,46 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use posse_core::privacy::PrivacyPolicy;
 use posse_core::session::{DownFrame, Endpoint, UpFrame};
-use posse_core::{
-    AgentId, Algorithm, Arms, Epoch, Federation, Incarnation, InputError, ProtocolError, Seed, Shape, Tick,
-    UserId,
-};
+use posse_core::{AgentId, Arms, Epoch, Incarnation, ProtocolError, Shape, Tick, UserId};
 use prost::Message;
-use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
+use super::journal::Journal;
 use super::noise::Secret;
-use super::{AgentConfig, AgentError, ChoiceId, Chosen, NoiseOrigin, RewardError};
-use crate::clock::Clock;
-use crate::log::{FileLog, Log, LogError};
+use super::rules::Rules;
+use super::{
+    AgentConfig, AgentError, ChoiceId, ChooseError, Chosen, NoiseOrigin, RewardError, policy, set_aside,
+};
+use crate::log::{LogError, Saving};
 use crate::v1::journal_entry::Event;
 use crate::v1::{self, JournalEntry, RuntimeState};
 
-/// Bytes of journal after which the state is saved.
-const SAVE_EVERY: u64 = 4 << 20;
 /// Frames that may wait; the newest is the one that counts.
 const OUTBOX: usize = 4;
 
-/// The rules of a federation, as an agent was told them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rules {
-    /// Who the agent is.
-    pub agent: AgentId,
-    /// How agents choose and share.
-    pub algorithm: Algorithm,
-    /// Features that mean the same to everybody.
-    pub dimension: u64,
-    /// What the algorithm may assume.
-    pub agents: u64,
-    /// What the algorithm may assume.
-    pub horizon: u64,
-    /// Where randomised rules draw from.
-    pub seed: u64,
-    /// Microseconds after which an unanswered frame is sent again.
-    pub resend_after: u64,
-}
-
 /// How an agent is doing.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct AgentStatus {
-    /// Its life.
+    /// The number of the agent's life.
     pub life: u64,
     /// The coordinator has answered the last hello.
     pub connected: bool,
     /// What went wrong last, until it is right again.
     pub trouble: Option<String>,
+    /// Another process speaks for this agent, or its life has ended, in the coordinator's words. Nothing that the
+    /// agent learns reaches anybody, so it takes no more rewards until it is given a new life.
+    pub superseded: Option<String>,
+    /// Lives that ended because the coordinator refused one of their messages for good. They are kept in
+    /// `set-aside` in the state directory, if there is one.
+    pub set_aside: u64,
+    /// The newest refusal that made the agent set a life aside: its reason and the coordinator's sentence.
+    pub last_refusal: Option<String>,
     /// Choices that wait for rewards.
     pub pending: usize,
     /// Choices made since the start.
@@ -74,6 +63,9 @@ pub struct AgentStatus {
     pub bytes: u64,
 }
 
+/// Files to sync, and how many entries are durable then.
+type Unsynced = (Vec<Arc<File>>, u64);
+
 struct Pending {
     user: UserId,
     arm: Vec<f64>,
@@ -87,43 +79,41 @@ pub(super) struct Life {
     endpoint: Endpoint,
     /// What privacy noise follows from, where there is any.
     secret: Option<Secret>,
+    /// What this agent requires of a federation.
+    policy: Option<PrivacyPolicy>,
     choices: u64,
+    /// The offer of the next choice was prepared for already.
+    prepared: bool,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
-    journal: Option<FileLog>,
-    /// The journal is meant to be there and could not be written.
-    broken: bool,
+    journal: Option<Journal>,
+    /// The agent was closed: what it learned from now on would not be kept.
+    closed: bool,
     outbox: VecDeque<UpFrame>,
-    /// The coordinator knows more of this life than we do: it cannot go on.
-    pub(super) outlived: bool,
+    /// This life cannot go on, for this reason: the next join asks for a new one.
+    pub(super) over: Option<&'static str>,
+    /// The number of the frame that the coordinator refused last, and how often.
+    refused: (u64, u32),
+    /// The processes that used this state, from the newest that the coordinator has answered to this one. A process
+    /// may end before it reaches the coordinator, or before it hears the answer.
+    instances: Vec<u64>,
     pub(super) status: AgentStatus,
     one_arm: Arms,
 }
 
-impl Rules {
-    /// Whether both are of the same agent in the same federation. How long to wait for answers is no rule
-    /// of the game: an operator may change it.
-    pub(super) fn are_those_of(&self, told: &Self) -> bool {
-        *self == Self { resend_after: self.resend_after, ..told.clone() }
-    }
-
-    fn endpoint(&self, life: Incarnation, local: usize) -> Result<(Endpoint, Shape), AgentError> {
-        let shape = Shape { shared: self.dimension as usize, local };
-        let federation = Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) };
-        let machine = self.algorithm.agent(self.agent, shape, &federation)?;
-        Ok((Endpoint::new(self.agent, life, machine, self.resend_after), shape))
-    }
-}
-
 impl Life {
-    /// A new life.
-    pub(super) fn begin(config: &AgentConfig, rules: Rules, life: Incarnation) -> Result<Self, AgentError> {
+    /// A new life, in a process with this `instance`.
+    pub(super) fn begin(
+        config: &AgentConfig,
+        rules: Rules,
+        life: Incarnation,
+        instance: u64,
+    ) -> Result<Self, AgentError> {
         let mut new = Self::new(config, rules, life)?;
+        new.instances = vec![instance];
         new.draw_secret(config);
         if let Some(directory) = &config.state {
-            let mut journal = FileLog::open_journal(directory)?;
-            journal.replay()?;
-            new.journal = Some(journal);
+            new.journal = Some(Journal::open(directory)?.0);
             new.save()?;
         }
         Ok(new)
@@ -137,22 +127,29 @@ impl Life {
             shape,
             endpoint,
             secret: None,
+            policy: config.policy,
             choices: 0,
+            prepared: false,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
             journal: None,
-            broken: false,
+            closed: false,
             outbox: VecDeque::new(),
-            outlived: false,
-            status: AgentStatus { life: life.0, ..AgentStatus::default() },
+            over: None,
+            refused: (0, 0),
+            instances: Vec::new(),
+            status: AgentStatus {
+                life: life.0,
+                set_aside: config.state.as_deref().map_or(0, set_aside::count),
+                ..AgentStatus::default()
+            },
         })
     }
 
     /// The life that the state in the configured directory belongs to, if there is one that can go on.
-    pub(super) fn resume(config: &AgentConfig, clock: &Clock) -> Result<Option<Self>, AgentError> {
+    pub(super) fn resume(config: &AgentConfig, instance: u64) -> Result<Option<Self>, AgentError> {
         let Some(directory) = &config.state else { return Ok(None) };
-        let mut journal = FileLog::open_journal(directory)?;
-        let replay = journal.replay()?;
+        let (journal, replay) = Journal::open(directory)?;
         let Some(state) = &replay.state else { return Ok(None) };
         if replay.lost_entries > 0 {
             warn!(entries = replay.lost_entries, "the end of the agent's journal is lost: a new life begins");
@@ -160,28 +157,42 @@ impl Life {
         }
         let foreign = |error: &dyn std::fmt::Display| AgentError::Foreign(error.to_string());
         let state = RuntimeState::decode(&state[..]).map_err(|error| foreign(&error))?;
-        let rules: Rules = serde_json::from_slice(&state.rules).map_err(|error| foreign(&error))?;
+        let rules = Rules::kept(&state.rules, &config.registry).map_err(|error| foreign(&error))?;
+        let policy = policy::in_force(config, &state.policy)?;
+        policy::admit(policy.as_ref(), &rules, config.noise)?;
         let mut life = Self::new(config, rules, Incarnation(0))?;
+        life.policy = policy;
         life.use_secret(Secret::from_bytes(&state.secret));
         life.endpoint.restore(&state.endpoint).map_err(|error| foreign(&error))?;
         life.status.life = life.endpoint.incarnation().0;
         life.choices = state.choices;
+        life.instances = state.instances;
         for chosen in state.pending {
             life.remember(chosen);
         }
         for bytes in &replay.entries {
             let entry = JournalEntry::decode(&bytes[..]).map_err(|error| foreign(&error))?;
-            life.replay(entry, clock.now()).map_err(|error| foreign(&error))?;
+            life.replay(entry, config.clock.now()).map_err(|error| foreign(&error))?;
         }
         life.outbox.clear();
-        life.status =
-            AgentStatus { life: life.status.life, pending: life.pending.len(), ..Default::default() };
+        life.endpoint.finish_replay();
+        life.status = AgentStatus {
+            life: life.status.life,
+            pending: life.pending.len(),
+            set_aside: life.status.set_aside,
+            ..AgentStatus::default()
+        };
         life.journal = Some(journal);
         // If this state is an old copy, its noise was used before.
         life.draw_secret(config);
         if let Some(Secret(bytes)) = life.secret.clone() {
             life.note(Event::Secret(bytes.to_vec()));
         }
+        life.instances.push(instance);
+        life.note(Event::Started(instance));
+        // Before the coordinator hears of this process: if the machine lost the entry, the coordinator would take
+        // the next process for a stranger with an old copy of the state.
+        life.sync()?;
         Ok(Some(life))
     }
 
@@ -191,10 +202,80 @@ impl Life {
         self.endpoint = endpoint;
         self.draw_secret(config);
         self.outbox.clear();
-        self.outlived = false;
+        (self.over, self.refused) = (None, (0, 0));
         self.status.life = life.0;
+        self.status.superseded = None;
         self.save()?;
         Ok(())
+    }
+
+    /// The processes that used this state, this one last.
+    pub(super) fn instances(&self) -> &[u64] {
+        &self.instances
+    }
+
+    /// The coordinator has answered this process: those before it do not matter any more.
+    pub(super) fn was_answered(&mut self) {
+        self.instances.drain(..self.instances.len().saturating_sub(1));
+    }
+
+    /// The next join asks for a new life in place of the one that was superseded.
+    pub(super) fn live_again(&mut self) {
+        self.status.superseded = None;
+        self.over = Some("another process spoke for this agent, and a new life was asked for");
+    }
+
+    /// Takes over what an operator may change between joins: how long to wait for answers does not reach the
+    /// endpoint before the next start, bounds hold from now on.
+    pub(super) fn update_bounds(&mut self, told: &Rules) {
+        (self.rules.feature_bound, self.rules.reward_bound) = (told.feature_bound, told.reward_bound);
+    }
+
+    /// The coordinator refused something with this reason. A message that is refused for good is set aside, so
+    /// that it does not block what comes after it.
+    pub(super) fn refuse(&mut self, reason: &str, why: &str, now: Tick, config: &AgentConfig) {
+        if reason == "superseded" {
+            warn!(agent = self.id().0, life = self.status.life, why, "this agent was superseded");
+            self.status.superseded = Some(why.to_owned());
+            return;
+        }
+        let Some(frame) = self.endpoint.unanswered().filter(|_| set_aside::is_final(reason)) else { return };
+        let times = if self.refused.0 == frame { self.refused.1 + 1 } else { 1 };
+        self.refused = (frame, times);
+        if times < set_aside::REFUSALS || self.over.is_some() {
+            return;
+        }
+        let what = v1::SetAside {
+            reason: reason.to_owned(),
+            message: why.to_owned(),
+            time: now.0,
+            endpoint: self.endpoint.save(),
+            rules: serde_json::to_vec(&self.rules).expect("settings have string keys"),
+        };
+        let life = self.status.life;
+        let kept =
+            config.state.as_deref().map(|state| set_aside::keep(state, life, frame, &what)).transpose();
+        match kept {
+            Ok(path) => error!(
+                agent = self.id().0,
+                life,
+                frame,
+                reason,
+                why,
+                ?path,
+                "a message was refused for good: \
+                               this life is set aside and a new one begins"
+            ),
+            Err(cause) => {
+                // Tried again at the next refusal: what cannot be kept is not thrown away.
+                self.refused.1 -= 1;
+                self.status.trouble = Some(cause.to_string());
+                return;
+            }
+        }
+        self.status.set_aside += 1;
+        self.status.last_refusal = Some(format!("{reason}: {why}"));
+        self.over = Some("the coordinator refused one of its messages for good");
     }
 
     /// Draws noise from a new secret of the system's from now on, if the agent is private.
@@ -210,14 +291,43 @@ impl Life {
         self.secret = secret;
     }
 
+    /// Looks at an offer before the choice. Returns whether a question has no answer yet.
+    pub(super) fn prepare(&mut self, user: UserId, arms: &Arms, now: Tick) -> Result<bool, ChooseError> {
+        if self.closed {
+            return Err(ChooseError::Closed);
+        }
+        self.rules.check_arms(arms)?;
+        let was_asking = self.machine().is_asking();
+        let frame = self.endpoint.prepare(now, user, arms)?;
+        self.prepared = true;
+        let is_asking = self.machine().is_asking();
+        if is_asking
+            && !was_asking
+            && let Some(question) = self.endpoint.last_question()
+        {
+            let asked = posse_core::wire::encode_uplink(question);
+            self.note(Event::Asked(asked));
+        }
+        self.post(frame);
+        Ok(is_asking)
+    }
+
     pub(super) fn choose(
         &mut self,
         user: UserId,
         arms: &Arms,
         now: Tick,
         config: &AgentConfig,
-    ) -> Result<Chosen, InputError> {
+    ) -> Result<Chosen, ChooseError> {
+        if self.closed {
+            return Err(ChooseError::Closed);
+        }
+        self.rules.check_arms(arms)?;
         self.expire(now, config.default_reward);
+        if !std::mem::take(&mut self.prepared) {
+            self.prepare(user, arms, now)?;
+            self.prepared = false;
+        }
         let choice = self.endpoint.choose(user, arms)?;
         self.choices += 1;
         let id = ChoiceId { life: self.endpoint.incarnation(), number: self.choices };
@@ -238,6 +348,18 @@ impl Life {
     }
 
     pub(super) fn reward(&mut self, id: ChoiceId, reward: f64, now: Tick) -> Result<(), RewardError> {
+        if self.closed {
+            return Err(RewardError::Closed);
+        }
+        if let Some(why) = &self.status.superseded {
+            return Err(RewardError::Superseded(why.clone()));
+        }
+        self.rules.check_reward(reward)?;
+        self.learn(id, reward, now)
+    }
+
+    /// Learns without asking what is allowed now: a journal may hold what was allowed once.
+    fn learn(&mut self, id: ChoiceId, reward: f64, now: Tick) -> Result<(), RewardError> {
         let pending = self.pending.get(&id).ok_or(RewardError::Unknown(id))?;
         let frame = self.endpoint.learn(now, pending.user, &pending.arm, reward)?;
         self.settle(id);
@@ -262,9 +384,17 @@ impl Life {
         self.status.expired += 1;
         let learned = default_reward.is_some_and(|reward| self.reward(id, reward, now).is_ok());
         if !learned {
-            self.settle(id);
             self.note(Event::Forgotten(id.into()));
+            self.forget(id, now);
         }
+    }
+
+    /// Gives up a choice without a reward. A private agent counts it all the same.
+    fn forget(&mut self, id: ChoiceId, now: Tick) {
+        let user = self.pending.get(&id).map(|pending| pending.user);
+        self.settle(id);
+        let frame = user.and_then(|user| self.endpoint.give_up(now, user));
+        self.post(frame);
     }
 
     /// Says hello over a new link.
@@ -282,7 +412,9 @@ impl Life {
         let (before, greeting) = (self.endpoint.received(), frame.greeting);
         let kept = self.journal.is_some().then(|| frame.to_wire());
         let answer = self.endpoint.receive(now, frame).inspect_err(|error| {
-            self.outlived = matches!(error, ProtocolError::FrameGap { .. });
+            if matches!(error, ProtocolError::FrameGap { .. }) {
+                self.over = Some("the coordinator knows more of this life than its state");
+            }
         })?;
         if let Some(frame) = kept {
             self.note(Event::Received(frame));
@@ -324,31 +456,51 @@ impl Life {
         !self.outbox.is_empty()
     }
 
-    /// Everything to send, with the file to sync first. Nothing leaves while the journal is broken.
-    pub(super) fn collect(&mut self) -> (Vec<UpFrame>, Option<(Arc<File>, u64)>) {
-        if self.broken {
-            self.mend();
-        }
-        if self.broken {
+    /// Everything to send, with the files to sync first and the number of entries in them. Nothing leaves while the
+    /// journal has a gap.
+    pub(super) fn collect(&mut self) -> (Vec<UpFrame>, Option<Unsynced>) {
+        if self.has_gap() && !self.mend() {
             return (Vec::new(), None);
         }
         for frame in &self.outbox {
             self.status.uplinks += u64::from(frame.message.is_some());
             self.status.bytes += frame.cost().bytes;
         }
-        (self.outbox.drain(..).collect(), self.journal.as_ref().map(FileLog::handle))
+        (self.outbox.drain(..).collect(), self.journal.as_mut().map(Journal::take_unsynced))
     }
 
-    /// The file of [`collect`](Self::collect) is synced.
-    pub(super) fn synced(&mut self, entries: u64) {
-        if let Some(journal) = &self.journal {
-            journal.note_synced(entries);
-            if journal.bytes_since_snapshot() > SAVE_EVERY
-                && let Err(cause) = self.save()
-            {
-                self.fail(&cause);
-            }
+    /// The files of [`collect`](Self::collect) are synced, or could not be.
+    pub(super) fn synced(&mut self, entries: u64, done: &Result<(), LogError>) {
+        let Some(journal) = &mut self.journal else { return };
+        match done {
+            Ok(()) => journal.note_synced(entries),
+            Err(cause) => journal.fail(cause),
         }
+    }
+
+    /// Syncs everything before it returns.
+    fn sync(&mut self) -> Result<(), LogError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let (files, entries) = journal.take_unsynced();
+        files.iter().try_for_each(|file| file.sync_all()).map_err(LogError::io("the agent's journal"))?;
+        journal.note_synced(entries);
+        Ok(())
+    }
+
+    /// Whether the state should be saved by somebody who does not hold this life: the journal is long, or has a gap.
+    pub(super) fn wants_save(&self) -> bool {
+        self.journal.as_ref().is_some_and(Journal::wants_save)
+    }
+
+    /// The state of this moment, to be written by somebody who does not hold this life.
+    pub(super) fn begin_save(&mut self) -> Option<(Saving, Vec<u8>)> {
+        let state = self.state();
+        Some((self.journal.as_mut()?.begin_save(), state))
+    }
+
+    /// That state is written, or could not be. Returns files to remove.
+    pub(super) fn finish_save(&mut self, saving: &Saving, written: Result<(), LogError>) -> Vec<PathBuf> {
+        self.journal.as_mut().map_or_else(Vec::new, |journal| journal.finish_save(saving, written))
     }
 
     /// A frame that says nothing but what was received, to ask what waits.
@@ -391,16 +543,15 @@ impl Life {
     /// Saves everything, to begin a new journal.
     pub(super) fn close(&mut self) -> Result<(), LogError> {
         let saved = self.save();
-        self.journal = None;
+        self.forget_journal();
         saved
     }
 
     pub(super) fn forget_journal(&mut self) {
-        self.journal = None;
+        (self.journal, self.closed) = (None, true);
     }
 
-    fn save(&mut self) -> Result<(), LogError> {
-        let Some(journal) = &mut self.journal else { return Ok(()) };
+    fn state(&self) -> Vec<u8> {
         let pending = self.pending.iter().map(|(id, pending)| v1::Chosen {
             id: Some((*id).into()),
             user: pending.user.0,
@@ -413,33 +564,54 @@ impl Life {
             pending: pending.collect(),
             rules: serde_json::to_vec(&self.rules).expect("settings have string keys"),
             secret: self.secret.as_ref().map_or_else(Vec::new, |secret| secret.0.to_vec()),
+            policy: policy::to_bytes(self.policy.as_ref()),
+            instances: self.instances.clone(),
         };
-        journal.snapshot(&state.encode_to_vec())?;
-        journal.truncate()
+        state.encode_to_vec()
+    }
+
+    /// Saves everything before it returns.
+    fn save(&mut self) -> Result<(), LogError> {
+        let state = self.state();
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.save(&state))
     }
 
     fn note(&mut self, event: Event) {
-        let Some(journal) = self.journal.as_mut().filter(|_| !self.broken) else { return };
-        let entry = JournalEntry { event: Some(event) }.encode_to_vec();
-        if let Err(cause) = journal.append(&[entry]) {
-            self.fail(&cause);
+        let Some(journal) = &mut self.journal else { return };
+        journal.note(event);
+        if journal.overflows() && !self.has_gap() {
+            self.mend();
+        }
+        if let Some(trouble) = self.journal.as_ref().and_then(Journal::trouble) {
+            self.status.trouble = Some(trouble.to_owned());
         }
     }
 
-    /// The journal has a gap from here on: only a whole saved state can mend it.
-    fn fail(&mut self, cause: &LogError) {
-        error!(%cause, "the agent's state cannot be written: nothing is sent until it can");
-        self.broken = true;
-        self.status.trouble = Some(cause.to_string());
+    fn has_gap(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.trouble().is_some())
     }
 
-    fn mend(&mut self) {
+    /// Tries to close a gap in the journal, if there is one.
+    pub(super) fn mend_if_needed(&mut self) {
+        if self.has_gap() {
+            self.mend();
+        }
+    }
+
+    /// Saves the whole state, after which the journal has no gap. Says whether that worked.
+    fn mend(&mut self) -> bool {
         match self.save() {
             Ok(()) => {
-                self.broken = false;
                 self.status.trouble = None;
+                true
             }
-            Err(cause) => self.status.trouble = Some(cause.to_string()),
+            Err(cause) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.fail(&cause);
+                }
+                self.status.trouble = Some(cause.to_string());
+                false
+            }
         }
     }
 
@@ -478,13 +650,18 @@ impl Life {
             }
             Event::Rewarded(rewarded) => {
                 let id = ChoiceId::from(rewarded.id.unwrap_or_default());
-                self.reward(id, rewarded.reward, now).map_err(|error| wrong(&error))?;
+                self.learn(id, rewarded.reward, now).map_err(|error| wrong(&error))?;
             }
             Event::Received(frame) => {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
             }
-            Event::Forgotten(id) => self.settle(id.into()),
+            Event::Asked(question) => {
+                let question = posse_core::wire::decode_uplink(&question).map_err(|error| wrong(&error))?;
+                drop(self.endpoint.prepare_again(question, now));
+            }
+            Event::Forgotten(id) => self.forget(id.into(), now),
+            Event::Started(instance) => self.instances.push(instance),
             Event::Secret(bytes) => {
                 self.use_secret(Some(Secret::from_bytes(&bytes).ok_or("a secret of another length")?));
             }

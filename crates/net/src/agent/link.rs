@@ -1,10 +1,11 @@
 //! Carrying an agent's frames: connect, join, say hello, and begin again when the link is cut.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse_core::session::DownFrame;
-use posse_core::{AgentId, ConfigError, Incarnation, Seed, Tick};
+use posse_core::{ConfigError, Incarnation, Registry, Seed, Tick};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -12,9 +13,11 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request, Response, Status};
 use tracing::{debug, info, warn};
 
-use super::life::Rules;
+use super::life::Life;
+use super::rules::Rules;
 use super::{AgentConfig, AgentError, Carriage, Shared};
-use crate::federation::FederationConfig;
+use crate::lengths::Lengths;
+use crate::log::LogError;
 use crate::v1::coordinator_client::CoordinatorClient;
 use crate::v1::{JoinReply, JoinRequest};
 
@@ -33,9 +36,13 @@ pub(super) struct Carrier {
     client: Option<CoordinatorClient<Channel>>,
     federation: Option<MetadataValue<Ascii>>,
     credential: (&'static str, MetadataValue<Ascii>),
+    token_file: Option<PathBuf>,
     greeted: bool,
+    /// The processes that used the agent's state, this one last.
+    instances: Vec<u64>,
     /// Bytes of the longest frame that may come.
     longest: usize,
+    registry: Registry,
 }
 
 impl Carrier {
@@ -56,11 +63,10 @@ impl Carrier {
             .keep_alive_while_idle(true)
             .tcp_nodelay(true);
         if url.starts_with("https:") {
-            let authority = config.tls.authority.as_ref().ok_or_else(|| {
-                let allowed = "https needs the certificate of whoever vouches for the coordinator (--ca)";
-                wrong("coordinator", url, allowed)
-            })?;
-            let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+            let mut tls = match &config.tls.authority {
+                Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)),
+                None => ClientTlsConfig::new().with_native_roots(),
+            };
             if let Some((certificate, key)) = &config.tls.identity {
                 tls = tls.identity(Identity::from_pem(certificate, key));
             }
@@ -74,14 +80,11 @@ impl Carrier {
             MetadataValue::try_from(text).map_err(|_| wrong(name, "…", "it must be plain text"))
         };
         let federation = config.federation.as_deref().map(|name| value("federation", name)).transpose()?;
-        let credential = match (&config.token, config.agent) {
-            (Some(token), _) => {
-                let mut bearer = value("token", &format!("Bearer {token}"))?;
-                bearer.set_sensitive(true);
-                ("authorization", bearer)
-            }
-            (None, Some(agent)) => ("posse-agent", value("agent", &agent.to_string())?),
-            (None, None) => {
+        let credential = match (&config.token_file, &config.token, config.agent) {
+            (Some(path), _, _) => bearer(&read_token(path)?)?,
+            (None, Some(token), _) => bearer(token)?,
+            (None, None, Some(agent)) => ("posse-agent", value("agent", &agent.to_string())?),
+            (None, None, None) => {
                 return Err(wrong(
                     "token",
                     "missing",
@@ -89,7 +92,18 @@ impl Carrier {
                 ));
             }
         };
-        Ok(Self { endpoint, client: None, federation, credential, greeted: false, longest: 0 })
+        let token_file = config.token_file.clone();
+        Ok(Self {
+            endpoint,
+            client: None,
+            federation,
+            credential,
+            token_file,
+            greeted: false,
+            instances: Vec::new(),
+            longest: 0,
+            registry: config.registry.clone(),
+        })
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -106,22 +120,38 @@ impl Carrier {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
-        let channel = self.endpoint.connect().await.map_err(|error| Status::unavailable(causes(&error)))?;
+        let channel =
+            self.endpoint.connect().await.map_err(|error| Status::unavailable(crate::causes(&error)))?;
         let client = CoordinatorClient::new(channel);
         self.client = Some(client.clone());
         Ok(client)
     }
 
+    /// Names these processes in every join from now on, this one last.
+    pub(super) fn set_instances(&mut self, instances: &[u64]) {
+        self.instances = instances.to_vec();
+    }
+
+    /// Takes the token that is in its file now. If the file cannot be read, the old token stays.
+    fn refresh_token(&mut self) {
+        let Some(path) = &self.token_file else { return };
+        match read_token(path).and_then(|token| bearer(&token)) {
+            Ok(credential) => self.credential = credential,
+            Err(error) => warn!(%error, "the token cannot be read again: the old one stays"),
+        }
+    }
+
     async fn join(&mut self, resumes: bool) -> Result<JoinReply, Status> {
-        let request = self.request(JoinRequest { protocol: crate::PROTOCOL, resumes });
+        self.refresh_token();
+        let (instance, previous) =
+            self.instances.split_last().map_or((0, &[][..]), |(own, earlier)| (*own, earlier));
+        let join = JoinRequest { protocol: crate::PROTOCOL, resumes, instance, previous: previous.to_vec() };
+        let request = self.request(join);
         let mut client = self.client().await?;
         let reply = in_time(client.join(request)).await?;
-        if let Ok(rules) = rules(&reply) {
-            let told = FederationConfig {
-                agents: rules.agents,
-                ..FederationConfig::new("", rules.algorithm, rules.dimension)
-            };
-            let longest = told.longest_answer().max(reply.max_frame_bytes.saturating_mul(4));
+        if let Ok(rules) = Rules::told(&reply, &self.registry) {
+            let lengths = Lengths::new(&rules.algorithm, rules.dimension, rules.agents);
+            let longest = lengths.answer(lengths.frame().max(reply.max_frame_bytes));
             self.longest = usize::try_from(longest).unwrap_or(usize::MAX).max(LEAST);
         }
         Ok(reply)
@@ -134,8 +164,11 @@ impl Carrier {
     ) -> Result<(Rules, Incarnation), AgentError> {
         for attempt in 0.. {
             match self.join(false).await {
-                Ok(reply) => return Ok((rules(&reply)?, Incarnation(reply.incarnation))),
-                Err(status) if is_final(&status) => return Err(AgentError::Refused(Box::new(status))),
+                Ok(reply) => {
+                    let rules = Rules::told(&reply, &self.registry)?;
+                    return Ok((rules, Incarnation(reply.incarnation)));
+                }
+                Err(status) if is_final(&status) => return Err(refused(&status)),
                 Err(status) => {
                     self.client = None;
                     warn!(why = status.message(), attempt, "the coordinator cannot be reached");
@@ -145,6 +178,26 @@ impl Carrier {
         }
         unreachable!("attempts do not end")
     }
+}
+
+fn refused(status: &Status) -> AgentError {
+    let reason = status.metadata().get(crate::REASON).and_then(|reason| reason.to_str().ok());
+    AgentError::Refused { reason: reason.map(str::to_owned), message: status.message().to_owned() }
+}
+
+fn read_token(path: &Path) -> Result<String, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        ConfigError::new("token_file", format!("{}: {error}", path.display()), "it must be readable")
+    })?;
+    Ok(text.trim().to_owned())
+}
+
+/// The metadata by which a token is shown.
+fn bearer(token: &str) -> Result<(&'static str, MetadataValue<Ascii>), ConfigError> {
+    let value = MetadataValue::try_from(format!("Bearer {token}"));
+    let mut value = value.map_err(|_| ConfigError::new("token", "…", "it must be plain text"))?;
+    value.set_sensitive(true);
+    Ok(("authorization", value))
 }
 
 /// The answer to a call, unless it takes too long.
@@ -161,39 +214,12 @@ fn is_final(status: &Status) -> bool {
     )
 }
 
-fn rules(reply: &JoinReply) -> Result<Rules, AgentError> {
-    let algorithm = serde_json::from_str(&reply.algorithm).map_err(|error| {
-        AgentError::Foreign(format!("the coordinator's algorithm is not known here: {error}"))
-    })?;
-    Ok(Rules {
-        agent: AgentId(reply.agent),
-        algorithm,
-        dimension: reply.dimension,
-        agents: reply.agents,
-        horizon: reply.horizon,
-        seed: reply.seed,
-        resend_after: reply.resend_after.max(1),
-    })
-}
-
 /// How long to wait before the next attempt: twice as long each time, and not all agents at once.
 fn pause(config: &AgentConfig, attempt: u32) -> Duration {
     let longest = config.first_pause.saturating_mul(1 << attempt.min(20)).min(config.longest_pause);
     let salt = std::process::id().into();
     let now = crate::Clock::system().now().0;
     longest.mul_f64(0.5 + 0.5 * Seed(now).stream("pause", salt, attempt.into()).uniform())
-}
-
-/// An error with its reasons.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 /// Carries frames until the agent is closed.
@@ -215,21 +241,39 @@ pub(super) async fn drive(shared: Arc<Shared>) {
         drop(carrier);
         let wait = {
             let mut life = shared.life();
+            life.mend_if_needed();
             if std::mem::take(&mut life.status.connected) {
                 attempt = 0;
             }
-            let why =
-                ended.err().map_or_else(|| "the link ended".to_owned(), |status| status.message().into());
+            let why = match &ended {
+                Ok(()) => "the link ended".to_owned(),
+                Err(status) => status.message().to_owned(),
+            };
+            if let Err(status) = &ended {
+                take_refusal(&shared, &mut life, status);
+            }
             let wait = pause(&shared.config, attempt);
-            debug!(why, attempt, ?wait, agent = life.id().0, "the link is cut");
+            if life.status.trouble.as_ref() == Some(&why) {
+                debug!(why, attempt, ?wait, agent = life.id().0, "the coordinator is still not reached");
+            } else {
+                warn!(why, ?wait, agent = life.id().0, "the link to the coordinator is cut");
+            }
             life.status.trouble = Some(why);
             wait
         };
+        shared.changed.send_replace(());
         attempt += 1;
+        if shared.life().status.superseded.is_some() {
+            // Trying again would only take the link from whoever speaks for this agent now.
+            tokio::select! {
+                () = shared.asked_to_live.notified() => continue,
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+            }
+        }
         let until = tokio::time::Instant::now() + wait;
         loop {
             // Choices expire also while nobody can be reached.
-            let next = { shared.life().expire(shared.clock.now(), shared.config.default_reward) };
+            let next = { shared.life().expire(shared.config.clock.now(), shared.config.default_reward) };
             let expiry = tokio::time::Instant::now() + from_now(&shared, next);
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
@@ -240,9 +284,20 @@ pub(super) async fn drive(shared: Arc<Shared>) {
     }
 }
 
+/// Takes in why the coordinator refused something, if it did, and whether this life goes on after it.
+fn take_refusal(shared: &Shared, life: &mut Life, status: &Status) {
+    let Some(reason) = status.metadata().get(crate::REASON).and_then(|reason| reason.to_str().ok()) else {
+        return;
+    };
+    life.refuse(reason, status.message(), shared.config.clock.now(), &shared.config);
+    if life.status.superseded.is_some() && shared.config.new_life_if_superseded {
+        life.live_again();
+    }
+}
+
 /// How long until `tick`, or long.
 fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
-    let now = shared.clock.now();
+    let now = shared.config.clock.now();
     tick.map_or(Duration::from_secs(3600), |tick| {
         Duration::from_micros(tick.0.saturating_sub(now.0).clamp(1000, 3_600_000_000))
     })
@@ -250,23 +305,24 @@ fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
 
 /// Joins: checks the rules, and takes a new life if the old one cannot go on.
 async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
-    let outlived = shared.life().outlived;
-    let reply = carrier.join(!outlived).await?;
-    let rules = rules(&reply).map_err(|error| Status::failed_precondition(error.to_string()))?;
+    let over = shared.life().over;
+    let reply = carrier.join(over.is_none()).await?;
+    let rules = Rules::told(&reply, &shared.config.registry)
+        .map_err(|error| Status::failed_precondition(error.to_string()))?;
     let mut life = shared.life();
     if !life.rules().are_those_of(&rules) {
         let why = "the rules of the federation are not those that this agent was told: remove its state";
         return Err(Status::failed_precondition(why));
     }
-    if outlived {
-        warn!(
-            agent = rules.agent.0,
-            "the coordinator knows more of this life than its state: a new life begins"
-        );
+    life.update_bounds(&rules);
+    life.was_answered();
+    carrier.set_instances(life.instances());
+    if let Some(why) = over {
+        warn!(agent = rules.agent.0, why, "a new life begins");
         let begun = life.begin_again(&shared.config, Incarnation(reply.incarnation));
         begun.map_err(|error| Status::internal(error.to_string()))?;
     }
-    life.hello(shared.clock.now());
+    life.hello(shared.config.clock.now());
     Ok(())
 }
 
@@ -283,7 +339,7 @@ async fn link(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
     loop {
         let next = {
             let mut life = shared.life();
-            let now = shared.clock.now();
+            let now = shared.config.clock.now();
             let expiry = life.expire(now, shared.config.default_reward);
             life.deadline().into_iter().chain(expiry).min()
         };
@@ -295,7 +351,7 @@ async fn link(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
                 None => return Ok(()),
             },
             () = shared.wake.notified() => {}
-            () = tokio::time::sleep(from_now(shared, next)) => shared.life().tick(shared.clock.now()),
+            () = tokio::time::sleep(from_now(shared, next)) => shared.life().tick(shared.config.clock.now()),
         }
     }
 }
@@ -303,7 +359,8 @@ async fn link(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
 fn receive(shared: &Shared, frame: posse_core::wire::v1::DownFrame) -> Result<(), Status> {
     let frame = DownFrame::from_wire(frame).map_err(|error| Status::invalid_argument(error.to_string()))?;
     let mut life = shared.life();
-    life.receive(frame, shared.clock.now()).map_err(|error| Status::failed_precondition(error.to_string()))
+    life.receive(frame, shared.config.clock.now())
+        .map_err(|error| Status::failed_precondition(error.to_string()))
 }
 
 /// Syncs the journal and sends everything that waits.
@@ -319,22 +376,44 @@ async fn flush(
 }
 
 async fn collect(shared: &Shared) -> Result<Vec<posse_core::session::UpFrame>, Status> {
-    let (frames, file) = {
+    let (frames, files) = {
         let mut life = shared.life();
         if !life.has_mail() {
             return Ok(Vec::new());
         }
         life.collect()
     };
-    if let (false, Some((file, entries))) = (frames.is_empty(), file) {
-        let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
-        match synced {
-            Ok(Ok(())) => shared.life().synced(entries),
-            Ok(Err(error)) => return Err(Status::internal(format!("the agent's state: {error}"))),
-            Err(error) => return Err(Status::internal(error.to_string())),
-        }
+    if let (false, Some((files, entries))) = (frames.is_empty(), files) {
+        let sync = move || files.iter().try_for_each(|file| file.sync_all());
+        let synced = tokio::task::spawn_blocking(sync).await;
+        let synced = synced.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let synced = synced.map_err(LogError::io("the agent's journal"));
+        shared.life().synced(entries, &synced);
+        synced.map_err(|error| Status::internal(error.to_string()))?;
     }
     Ok(frames)
+}
+
+/// Saves the state whenever the journal has become long, until the agent is closed.
+pub(super) async fn keep_saving(shared: Arc<Shared>) {
+    let mut stopped = shared.stop.subscribe();
+    loop {
+        tokio::select! {
+            () = shared.save.notified() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        let begun = {
+            let mut life = shared.life();
+            if life.wants_save() { life.begin_save() } else { None }
+        };
+        let Some((saving, state)) = begun else { continue };
+        let writing = tokio::task::spawn_blocking(move || (saving.write(&state), saving));
+        let Ok((written, saving)) = writing.await else { return };
+        let superfluous = shared.life().finish_save(&saving, written);
+        // What cannot be removed now is found again next time.
+        let remove = move || superfluous.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        let _ = tokio::task::spawn_blocking(remove).await;
+    }
 }
 
 /// One call after another.
@@ -349,7 +428,7 @@ async fn exchange(shared: &Shared, carrier: &mut Carrier, every: Duration) -> Re
             () = shared.wake.notified() => {}
             () = tokio::time::sleep(every) => {
                 let mut life = shared.life();
-                let now = shared.clock.now();
+                let now = shared.config.clock.now();
                 life.expire(now, shared.config.default_reward);
                 life.tick(now);
             }
@@ -363,10 +442,11 @@ pub(super) async fn exchange_once(shared: &Shared, carrier: &mut Carrier) -> Res
     done.map_err(|status| {
         carrier.client = None;
         carrier.greeted = false;
+        take_refusal(shared, &mut shared.life(), &status);
         if status.code() == Code::Unavailable {
             AgentError::Unreachable(status.message().into())
         } else {
-            AgentError::Refused(Box::new(status))
+            refused(&status)
         }
     })
 }

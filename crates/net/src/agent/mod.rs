@@ -2,9 +2,14 @@
 //! the coordinator when there is something to say and a way to say it.
 
 mod config;
+mod journal;
 mod life;
 mod link;
 mod noise;
+mod policy;
+mod rules;
+mod set_aside;
+#[cfg(feature = "sidecar")]
 mod sidecar;
 
 use std::fmt;
@@ -15,33 +20,49 @@ use posse_core::{AgentId, Arms, ConfigError, Incarnation, InputError, UserId};
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tonic::Status;
 
 pub use config::{AgentConfig, AgentTls, Carriage, NoiseOrigin};
-pub use life::{AgentStatus, Rules};
+pub use life::AgentStatus;
+pub use rules::Rules;
+#[cfg(feature = "sidecar")]
 pub use sidecar::{Sidecar, sidecar};
 
-use crate::clock::Clock;
 use crate::log::LogError;
 use life::Life;
 use link::Carrier;
 
 /// An agent. Cheap to clone; all clones are the same agent, usable from any thread.
+///
+/// When the last clone is dropped, the agent stops carrying messages. With a state it can go on from there, as after a
+/// crash; [`close`](Self::close) ends it in order.
 #[derive(Clone)]
 pub struct Agent {
     shared: Arc<Shared>,
+    /// Stops the tasks, which hold `shared` too, when the last clone is gone.
+    _running: Arc<StopOnDrop>,
+}
+
+struct StopOnDrop(watch::Sender<bool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
 }
 
 pub(crate) struct Shared {
     config: AgentConfig,
-    clock: Clock,
     life: Mutex<Life>,
     /// There is something to send.
     wake: Notify,
+    /// The journal is long: the state should be saved.
+    save: Notify,
     /// Something came in, or a link was cut.
     changed: watch::Sender<()>,
     stop: watch::Sender<bool>,
-    driver: Mutex<Option<JoinHandle<()>>>,
+    /// A superseded agent was asked to take a new life.
+    asked_to_live: Notify,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     carrier: tokio::sync::Mutex<Carrier>,
 }
 
@@ -56,13 +77,26 @@ pub struct ChoiceId {
 
 /// An arm that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Chosen {
-    /// What to name when the reward comes.
+    /// The name of the choice, by which its reward is told later.
     pub id: ChoiceId,
     /// The index of the arm in the offer.
     pub arm: usize,
     /// The probability of this choice, where it is known.
     pub propensity: Option<f64>,
+}
+
+/// A choice that was not made. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ChooseError {
+    /// The arms cannot be used, or are beyond the federation's bound.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The agent was closed.
+    #[error("the agent was closed")]
+    Closed,
 }
 
 /// A reward that was not taken. Nothing has changed.
@@ -72,9 +106,15 @@ pub enum RewardError {
     /// The choice was never made, was rewarded before or has expired.
     #[error("choice {0} does not wait for a reward: it was never made, was rewarded before or has expired")]
     Unknown(ChoiceId),
-    /// The reward is no number.
+    /// The reward is no number, or beyond the federation's bound.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The agent was closed.
+    #[error("the agent was closed")]
+    Closed,
+    /// What this agent learns reaches nobody: another process speaks for it, or its life has ended.
+    #[error("{0}: this agent learns nothing until it is given a new life")]
+    Superseded(String),
 }
 
 /// An agent that cannot start.
@@ -90,9 +130,17 @@ pub enum AgentError {
     /// What was read is not a state of this agent.
     #[error("the state cannot be used: {0}. Remove it to begin a new life")]
     Foreign(String),
+    /// The federation is not private enough for this agent's policy.
+    #[error("this agent's privacy policy refuses the federation: {0}")]
+    Policy(String),
     /// The coordinator said no.
-    #[error("the coordinator refused: {}", .0.message())]
-    Refused(Box<Status>),
+    #[error("the coordinator refused: {message}")]
+    Refused {
+        /// The kind of refusal in one word, as the coordinator's metrics count it, if it named one.
+        reason: Option<String>,
+        /// The coordinator's sentence.
+        message: String,
+    },
     /// The coordinator cannot be asked.
     #[error("the coordinator cannot be reached: {0}")]
     Unreachable(String),
@@ -103,37 +151,78 @@ impl Agent {
     /// coordinator for the rules of the federation first, again and again until there is an answer.
     ///
     /// Must be called in a tokio runtime, in which it goes on to carry messages.
-    pub async fn start(config: AgentConfig, clock: Clock) -> Result<Self, AgentError> {
+    pub async fn start(config: AgentConfig) -> Result<Self, AgentError> {
         config.check()?;
         let mut carrier = Carrier::new(&config)?;
-        let life = match Life::resume(&config, &clock)? {
-            Some(life) => life,
+        let instance = noise::instance();
+        carrier.set_instances(&[instance]);
+        let life = match Life::resume(&config, instance)? {
+            Some(life) => {
+                carrier.set_instances(life.instances());
+                life
+            }
             None => {
                 let (rules, incarnation) = carrier.join_patiently(&config).await?;
-                Life::begin(&config, rules, incarnation)?
+                policy::admit(config.policy.as_ref(), &rules, config.noise)?;
+                Life::begin(&config, rules, incarnation, instance)?
             }
         };
         let (stop, _) = watch::channel(false);
+        let running = StopOnDrop(stop.clone());
         let shared = Arc::new(Shared {
-            clock,
             life: Mutex::new(life),
             wake: Notify::new(),
+            save: Notify::new(),
             changed: watch::channel(()).0,
             stop,
-            driver: Mutex::new(None),
+            asked_to_live: Notify::new(),
+            tasks: Mutex::default(),
             carrier: tokio::sync::Mutex::new(carrier),
             config,
         });
+        let mut tasks = Vec::new();
         if shared.config.carriage != Carriage::ByHand {
-            let driver = tokio::spawn(link::drive(Arc::clone(&shared)));
-            *shared.driver.lock().unwrap_or_else(PoisonError::into_inner) = Some(driver);
+            tasks.push(tokio::spawn(link::drive(Arc::clone(&shared))));
         }
-        Ok(Self { shared })
+        if shared.config.state.is_some() {
+            tasks.push(tokio::spawn(link::keep_saving(Arc::clone(&shared))));
+        }
+        *shared.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
+        Ok(Self { shared, _running: Arc::new(running) })
     }
 
-    /// Chooses one of `arms` for `user`. Never waits for the network.
-    pub fn choose(&self, user: UserId, arms: &Arms) -> Result<Chosen, InputError> {
-        let now = self.shared.clock.now();
+    /// Looks at an offer before the choice, and asks the coordinator if the algorithm wants to hear news first.
+    /// Returns whether there is a question without an answer; waiting for it is up to the caller. The next
+    /// [`choose`](Self::choose) must be for the same offer.
+    pub fn prepare(&self, user: UserId, arms: &Arms) -> Result<bool, ChooseError> {
+        let now = self.shared.config.clock.now();
+        let mut life = self.life();
+        let is_asking = life.prepare(user, arms, now);
+        self.shared.wake_for_mail(life);
+        is_asking
+    }
+
+    /// Like [`choose`](Self::choose), but if the algorithm wants to hear news first, waits for them up to
+    /// `limit`. When they do not come in time, the choice is made without them and they count for the next.
+    pub async fn choose_after_news(
+        &self,
+        user: UserId,
+        arms: &Arms,
+        limit: std::time::Duration,
+    ) -> Result<Chosen, ChooseError> {
+        let mut changed = self.shared.changed.subscribe();
+        if self.prepare(user, arms)? && !limit.is_zero() {
+            let answered =
+                async { while self.life().machine().is_asking() && changed.changed().await.is_ok() {} };
+            let _ = tokio::time::timeout(limit, answered).await;
+        }
+        self.choose(user, arms)
+    }
+
+    /// Chooses one of `arms` for `user`. Never waits for the network: if the algorithm asks for news, they
+    /// count for the choices after this one.
+    pub fn choose(&self, user: UserId, arms: &Arms) -> Result<Chosen, ChooseError> {
+        let now = self.shared.config.clock.now();
         let mut life = self.life();
         let chosen = life.choose(user, arms, now, &self.shared.config);
         // What expired meanwhile may have been worth a message.
@@ -143,7 +232,7 @@ impl Agent {
 
     /// Learns the reward of a choice, at any time after it.
     pub fn reward(&self, id: ChoiceId, reward: f64) -> Result<(), RewardError> {
-        let now = self.shared.clock.now();
+        let now = self.shared.config.clock.now();
         let mut life = self.life();
         life.reward(id, reward, now)?;
         self.shared.wake_for_mail(life);
@@ -154,6 +243,12 @@ impl Agent {
     #[must_use]
     pub fn id(&self) -> AgentId {
         self.life().id()
+    }
+
+    /// How long a choice through the sidecar may wait for news.
+    #[must_use]
+    pub fn wait(&self) -> std::time::Duration {
+        self.shared.config.wait
     }
 
     /// Features of an arm.
@@ -168,6 +263,14 @@ impl Agent {
         self.life().status()
     }
 
+    /// What the agent may claim about privacy, if it is private: without anything that was computed from raw observations,
+    /// so that it may be shown to anybody.
+    #[must_use]
+    pub fn privacy(&self) -> Option<posse_core::PrivacyReport> {
+        let report = self.inspect(|machine| machine.privacy())?;
+        Some(policy::statement(&report, &self.shared.config))
+    }
+
     /// Looks at the machine inside.
     pub fn inspect<T>(&self, look: impl FnOnce(&dyn posse_core::Agent) -> T) -> T {
         look(self.life().machine())
@@ -178,6 +281,18 @@ impl Agent {
     pub async fn exchange(&self) -> Result<bool, AgentError> {
         let mut carrier = self.shared.carrier.lock().await;
         link::exchange_once(&self.shared, &mut carrier).await
+    }
+
+    /// Gives an agent that was superseded a new life, in which its rewards count again. What its old life had
+    /// learned and not shared stays behind; choices go on waiting for their rewards. If the other process still
+    /// runs, that one is superseded in turn. Does nothing to an agent that was not superseded.
+    pub fn take_new_life(&self) {
+        let mut life = self.life();
+        if life.status.superseded.is_some() {
+            life.live_again();
+            drop(life);
+            self.shared.asked_to_live.notify_one();
+        }
     }
 
     /// Whether the coordinator has answered everything that was said so far.
@@ -202,22 +317,24 @@ impl Agent {
         }
     }
 
-    /// Stops carrying messages and saves the state.
-    pub async fn close(&self) -> Result<(), AgentError> {
-        let _ = self.shared.stop.send(true);
-        let driver = self.shared.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(driver) = driver {
-            let _ = driver.await;
+    /// Stops carrying messages and saves the state. Other clones of this agent do not choose or learn any more, but
+    /// can still be asked how it ended.
+    pub async fn close(self) -> Result<(), AgentError> {
+        // `send` would do nothing while no task has begun to listen.
+        self.shared.stop.send_replace(true);
+        let tasks = std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            let _ = task.await;
         }
         Ok(self.life().close()?)
     }
 
     /// Stops at once, saving nothing: what a crash leaves is what is left.
     pub async fn abort(self) {
-        let driver = self.shared.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(driver) = driver {
-            driver.abort();
-            let _ = driver.await;
+        let tasks = std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            task.abort();
+            let _ = task.await;
         }
         self.life().forget_journal();
     }
@@ -232,12 +349,15 @@ impl Shared {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever carries messages has to know if there are any.
+    /// Tells whoever carries messages if there are any, and whoever saves the state if the journal is long.
     fn wake_for_mail(&self, life: MutexGuard<'_, Life>) {
-        let has_mail = life.has_mail();
+        let (has_mail, wants_save) = (life.has_mail(), life.wants_save());
         drop(life);
         if has_mail {
             self.wake.notify_one();
+        }
+        if wants_save {
+            self.save.notify_one();
         }
     }
 }

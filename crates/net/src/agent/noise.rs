@@ -2,10 +2,10 @@
 //!
 //! An agent's journal brings it back by doing everything again, and what it says then must be what it said
 //! before: noise that was drawn anew would be a second release of the same sums. So the system is asked for a
-//! secret of 256 bits, not for every number; the journal keeps the secret, and the noise of a node is a
+//! secret of 256 bits, not for every number; the journal keeps the secret, and the noise of a measurement is a
 //! function of both. Nobody without the secret can tell it from noise that was drawn.
 
-use posse_core::privacy::{Node, NoiseSource};
+use posse_core::privacy::{Bits, Measurement, NoiseSource};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -36,7 +36,18 @@ impl Secret {
     }
 }
 
-/// Noise that is a function of a secret and of the node: HMAC-SHA-256 in counter mode, made normal.
+/// A number for this process that no other process draws, by which the coordinator tells two processes with the
+/// same identity apart.
+///
+/// # Panics
+/// If the system has no random numbers.
+pub(super) fn instance() -> u64 {
+    let Secret(bytes) = Secret::draw();
+    let (number, _) = bytes.split_first_chunk::<8>().expect("there are 32 bytes");
+    u64::from_le_bytes(*number).max(1)
+}
+
+/// Random bits that are a function of a secret and of the measurement: HMAC-SHA-256 in counter mode.
 struct SecretNoise(Key);
 
 impl std::fmt::Debug for SecretNoise {
@@ -46,27 +57,31 @@ impl std::fmt::Debug for SecretNoise {
 }
 
 impl NoiseSource for SecretNoise {
-    fn fill(&mut self, node: Node, out: &mut [f64]) {
-        let mut bits = Bits { key: &self.0, node, block: 0, ready: [0; 4], left: 0 };
-        out.fill_with(|| posse_core::normal(&mut || bits.next()));
+    fn bits(&mut self, measurement: Measurement) -> Box<Bits<'_>> {
+        let mut blocks = Blocks { key: &self.0, measurement, block: 0, ready: [0; 4], left: 0 };
+        Box::new(move || blocks.next())
+    }
+
+    fn is_secret(&self) -> bool {
+        true
     }
 }
 
-/// The random bits of a node.
-struct Bits<'k> {
+/// The random bits of a measurement.
+struct Blocks<'k> {
     key: &'k Key,
-    node: Node,
+    measurement: Measurement,
     block: u64,
     ready: [u64; 4],
     left: usize,
 }
 
-impl Bits<'_> {
+impl Blocks<'_> {
     fn next(&mut self) -> u64 {
         if self.left == 0 {
-            let Node { tree, level, index } = self.node;
+            let [kind, id] = self.measurement.stream.words();
             let mut message = [0; 32];
-            let words = [tree, u64::from(level), index, self.block];
+            let words = [kind, id, self.measurement.number, self.block];
             for (place, word) in message.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_le_bytes());
             }
@@ -84,19 +99,21 @@ impl Bits<'_> {
 
 #[cfg(test)]
 mod tests {
+    use posse_core::privacy::{StreamId, discrete_gaussian};
+
     use super::*;
 
-    const NODE: Node = Node { tree: 1, level: 0, index: 1 };
+    const FIRST: Measurement = Measurement { stream: StreamId::Cluster(1), number: 1 };
 
-    fn drawn(secret: &Secret, node: Node) -> Vec<f64> {
-        let mut out = vec![0.0; 20_000];
-        secret.noise().fill(node, &mut out);
-        out
+    fn drawn(secret: &Secret, measurement: Measurement) -> Vec<f64> {
+        let mut source = secret.noise();
+        let mut bits = source.bits(measurement);
+        (0..20_000).map(|_| discrete_gaussian(1 << 40, &mut *bits) as f64 / (1u64 << 20) as f64).collect()
     }
 
     #[test]
     fn noise_is_standard_normal() {
-        let values = drawn(&Secret([7; 32]), NODE);
+        let values = drawn(&Secret([7; 32]), FIRST);
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let square = values.iter().map(|x| x * x).sum::<f64>() / n;
@@ -107,15 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_its_noise_and_no_other_node_or_secret_has_it() {
+    fn a_measurement_has_its_noise_and_no_other_one_or_secret_has_it() {
         let secret = Secret([7; 32]);
-        let own = drawn(&secret, NODE);
-        assert_eq!(drawn(&secret, NODE), own);
+        let own = drawn(&secret, FIRST);
+        assert_eq!(drawn(&secret, FIRST), own);
         let others = [
-            drawn(&secret, Node { tree: 2, ..NODE }),
-            drawn(&secret, Node { level: 1, ..NODE }),
-            drawn(&secret, Node { index: 2, ..NODE }),
-            drawn(&Secret([8; 32]), NODE),
+            drawn(&secret, Measurement { stream: StreamId::Cluster(2), ..FIRST }),
+            drawn(&secret, Measurement { stream: StreamId::User(1), ..FIRST }),
+            drawn(&secret, Measurement { number: 2, ..FIRST }),
+            drawn(&Secret([8; 32]), FIRST),
         ];
         for other in others {
             let n = own.len() as f64;

@@ -1,6 +1,7 @@
 //! An agent as a process of its own: choose and reward over HTTP and JSON.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
@@ -15,10 +16,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Agent, ChoiceId, RewardError};
+use super::{Agent, ChoiceId, ChooseError, RewardError};
+use crate::http::Limited;
 
 /// Bytes of the longest request.
 const LONGEST: usize = 8 << 20;
+/// Connections at a time, and how long one may be open without being answered anything.
+const CONNECTIONS: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sidecar that runs.
 #[derive(Debug)]
@@ -45,6 +50,7 @@ pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> 
         .route("/choose", post(choose))
         .route("/reward", post(reward))
         .route("/healthz", get(health))
+        .route("/new-life", post(new_life))
         .route("/privacy", get(privacy))
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(|| async { Json(openapi()) }))
@@ -54,7 +60,9 @@ pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> 
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
     let task = tokio::spawn(async move {
-        let _ = axum::serve(listener, site).with_graceful_shutdown(until).await;
+        let _ = axum::serve(Limited::new(listener, CONNECTIONS, PATIENCE), site)
+            .with_graceful_shutdown(until)
+            .await;
     });
     Ok(Sidecar { address, stop, task })
 }
@@ -94,12 +102,13 @@ async fn choose(State(agent): State<Agent>, request: Result<Json<ChooseRequest>,
         Ok(arms) => arms,
         Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
     };
-    match agent.choose(UserId(request.user), &arms) {
+    match agent.choose_after_news(UserId(request.user), &arms, agent.wait()).await {
         Ok(chosen) => {
             let reply =
                 ChooseReply { id: chosen.id.to_string(), arm: chosen.arm, propensity: chosen.propensity };
             Json(reply).into_response()
         }
+        Err(error @ ChooseError::Closed) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error),
         Err(error) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
     }
 }
@@ -116,26 +125,40 @@ async fn reward(State(agent): State<Agent>, request: Result<Json<RewardRequest>,
     match agent.reward(id, request.reward) {
         Ok(()) => Json(json!({})).into_response(),
         Err(error @ RewardError::Unknown(_)) => refuse(StatusCode::NOT_FOUND, &error),
+        Err(error @ (RewardError::Superseded(_) | RewardError::Closed)) => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, &error)
+        }
         Err(error) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
     }
 }
 
-/// Always 200: an agent that cannot reach its coordinator still chooses. The text says how it is.
+/// 503 if another process speaks for this agent, because a person has to decide which one should. Otherwise 200:
+/// an agent that cannot reach its coordinator still chooses, and the text says why it cannot.
 async fn health(State(agent): State<Agent>) -> Response {
     let status = agent.status();
-    Json(json!({
+    let code = if status.superseded.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let document = json!({
         "agent": agent.id().0,
         "life": status.life,
         "connected": status.connected,
-        "why": status.trouble,
+        "superseded": status.superseded.is_some(),
+        "why": status.superseded.or(status.trouble),
         "pending": status.pending,
-    }))
-    .into_response()
+        "set_aside": status.set_aside,
+        "last_refusal": status.last_refusal,
+    });
+    (code, Json(document)).into_response()
 }
 
-/// What the accountant can show; 404 where nothing is private.
+/// Gives a superseded agent a new life; does nothing to any other.
+async fn new_life(State(agent): State<Agent>) -> Response {
+    agent.take_new_life();
+    Json(json!({})).into_response()
+}
+
+/// What the accountant can show to anybody, from released sums and public counts alone; 404 where nothing is private.
 async fn privacy(State(agent): State<Agent>) -> Response {
-    match agent.inspect(|machine| machine.privacy()) {
+    match agent.privacy() {
         Some(report) => Json(report.statement()).into_response(),
         None => refuse(StatusCode::NOT_FOUND, &"this federation is not private"),
     }
@@ -148,6 +171,13 @@ async fn metrics(State(agent): State<Agent>) -> Response {
         ("pending", "gauge", "Choices that wait for rewards", status.pending as u64),
         ("choices", "counter", "Choices made", status.choices),
         ("rewards", "counter", "Rewards learned", status.rewards),
+        (
+            "superseded",
+            "gauge",
+            "Another process speaks for this agent",
+            u64::from(status.superseded.is_some()),
+        ),
+        ("set_aside", "gauge", "Lives ended by a message refused for good", status.set_aside),
         ("expired", "counter", "Choices given up", status.expired),
         ("uplinks", "counter", "Messages sent, repetitions included", status.uplinks),
         ("downlinks", "counter", "Messages received", status.downlinks),
@@ -204,9 +234,16 @@ fn openapi() -> Value {
                     "type": "object", "required": ["id", "reward"], "additionalProperties": false,
                     "properties": { "id": { "type": "string" }, "reward": { "type": "number" } },
                 })),
-                "responses": { "200": answer("learned", json!({ "type": "object" })), "404": error(), "422": error() },
+                "responses": { "200": answer("learned", json!({ "type": "object" })), "404": error(), "422": error(), "503": error() },
             } },
-            "/healthz": { "get": { "summary": "How the agent is doing", "responses": { "200": answer("it chooses", json!({ "type": "object" })) } } },
+            "/healthz": { "get": { "summary": "How the agent is doing", "responses": {
+                "200": answer("it chooses", json!({ "type": "object" })),
+                "503": answer("another process speaks for it", json!({ "type": "object" })),
+            } } },
+            "/new-life": { "post": {
+                "summary": "Give an agent that was superseded a new life",
+                "responses": { "200": answer("it will ask for one", json!({ "type": "object" })) },
+            } },
             "/privacy": { "get": {
                 "summary": "What privacy was spent and may be claimed",
                 "responses": { "200": answer("the accountant's statement", json!({ "type": "object" })), "404": error() },

@@ -1,27 +1,88 @@
-//! Metrics and health over HTTP.
+//! Metrics, health and the administration of agents, over HTTP.
+//!
+//! `/metrics` and `/healthz` are for whoever reaches the port. Everything under `/v1` asks for the token in
+//! `DATA/admin.json`, which the coordinator draws at each start and only its owner may read.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path as InPath, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use posse_core::AgentId;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use subtle::ConstantTimeEq;
 
-use crate::federation::FederationHandle;
+use super::tokens::secret;
+use crate::federation::{FederationHandle, Refusal};
+use crate::log::{LogError, replace_private};
 use crate::metrics::Metrics;
+
+/// How to reach the administration of a running coordinator, as it is kept in `DATA/admin.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AdminAccess {
+    /// Where it listens, over plain HTTP.
+    pub address: SocketAddr,
+    /// What to show it: `authorization: Bearer TOKEN`.
+    pub token: String,
+}
+
+impl AdminAccess {
+    /// The file in a coordinator's data directory.
+    #[must_use]
+    pub fn file(data: &Path) -> PathBuf {
+        data.join("admin.json")
+    }
+
+    /// A new token for this start of the coordinator, written where the operator's commands find it.
+    pub(super) fn publish(address: SocketAddr, data: &Path) -> Result<Self, LogError> {
+        let access = Self { address, token: secret() };
+        let text = serde_json::to_string_pretty(&access).expect("it has string keys");
+        replace_private(&Self::file(data), text.as_bytes())?;
+        Ok(access)
+    }
+}
 
 #[derive(Clone)]
 struct Watched {
     federations: Vec<FederationHandle>,
     metrics: Metrics,
+    token: Arc<str>,
 }
 
-/// `/metrics` and `/healthz`.
-pub(super) fn site(federations: Vec<FederationHandle>, metrics: Metrics) -> Router {
+/// The site on the admin port.
+pub(super) fn site(federations: Vec<FederationHandle>, metrics: Metrics, access: &AdminAccess) -> Router {
+    let watched = Watched { federations, metrics, token: access.token.as_str().into() };
+    let guarded = Router::new()
+        .route("/v1/federations/{federation}/agents", get(agents))
+        .route("/v1/federations/{federation}/agents/{agent}", get(agent))
+        .route("/v1/federations/{federation}/agents/{agent}/{action}", post(act))
+        .layer(from_fn_with_state(watched.clone(), authenticate));
     Router::new()
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(health))
-        .with_state(Watched { federations, metrics })
+        .merge(guarded)
+        .with_state(watched)
+}
+
+async fn authenticate(State(watched): State<Watched>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    if bool::from(shown.as_bytes().ct_eq(watched.token.as_bytes())) {
+        return next.run(request).await;
+    }
+    let why = "the token in admin.json of the data directory is needed: `authorization: Bearer …`";
+    refuse(StatusCode::UNAUTHORIZED, why)
+}
+
+fn refuse(status: StatusCode, why: &str) -> Response {
+    (status, Json(json!({ "error": why }))).into_response()
 }
 
 async fn metrics_page(State(watched): State<Watched>) -> Response {
@@ -51,4 +112,55 @@ async fn health(State(watched): State<Watched>) -> Response {
     }
     let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "healthy": healthy, "federations": federations }))).into_response()
+}
+
+impl Watched {
+    fn federation(&self, name: &str) -> Result<&FederationHandle, Box<Response>> {
+        let found = self.federations.iter().find(|federation| federation.config().name == name);
+        found.ok_or_else(|| {
+            Box::new(refuse(StatusCode::NOT_FOUND, &format!("there is no federation \"{name}\" here")))
+        })
+    }
+}
+
+async fn agents(State(watched): State<Watched>, InPath(name): InPath<String>) -> Response {
+    match watched.federation(&name) {
+        Ok(federation) => Json(federation.agents().await).into_response(),
+        Err(refused) => *refused,
+    }
+}
+
+async fn agent(State(watched): State<Watched>, InPath((name, agent)): InPath<(String, u64)>) -> Response {
+    let federation = match watched.federation(&name) {
+        Ok(federation) => federation,
+        Err(refused) => return *refused,
+    };
+    match federation.agents().await.into_iter().find(|known| known.agent == agent) {
+        Some(known) => Json(known).into_response(),
+        None => unknown(agent),
+    }
+}
+
+fn unknown(agent: u64) -> Response {
+    refuse(StatusCode::NOT_FOUND, &format!("nothing is known of agent {agent}"))
+}
+
+async fn act(
+    State(watched): State<Watched>,
+    InPath((name, agent, action)): InPath<(String, u64, String)>,
+) -> Response {
+    let federation = match watched.federation(&name) {
+        Ok(federation) => federation,
+        Err(refused) => return *refused,
+    };
+    let done: Result<bool, Refusal> = match action.as_str() {
+        "evict" => federation.evict(AgentId(agent)).await,
+        "pardon" => federation.pardon(AgentId(agent)).await,
+        _ => return refuse(StatusCode::NOT_FOUND, &format!("\"{action}\" is not evict or pardon")),
+    };
+    match done {
+        Ok(true) => Json(json!({ "agent": agent, "done": action })).into_response(),
+        Ok(false) => unknown(agent),
+        Err(refusal) => refuse(StatusCode::SERVICE_UNAVAILABLE, &refusal.message),
+    }
 }

@@ -13,7 +13,11 @@ use serde::{Deserialize, Serialize};
 pub struct Limits {
     /// Connections at a time. Default 20 000.
     pub connections: u64,
-    /// Frames a second that an agent may send on average; twice as many at once. Default 1000.
+    /// Connections at a time from one address. Default 2000.
+    pub connections_per_address: u64,
+    /// Calls that may be open at a time on one connection: a proxy carries many agents over one. Default 2000.
+    pub streams_per_connection: u64,
+    /// Frames, joins and leaves a second that an agent may send on average; twice as many at once. Default 1000.
     pub frames_per_second: u64,
     /// Megabytes of frames that may wait for the log; links wait beyond it. Default 256.
     pub waiting_megabytes: u64,
@@ -23,7 +27,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 20_000, frames_per_second: 1000, waiting_megabytes: 256, patience: 20 }
+        Self {
+            connections: 20_000,
+            connections_per_address: 2000,
+            streams_per_connection: 2000,
+            frames_per_second: 1000,
+            waiting_megabytes: 256,
+            patience: 20,
+        }
     }
 }
 
@@ -32,6 +43,8 @@ impl Limits {
     pub fn check(&self) -> Result<(), ConfigError> {
         let all = [
             ("connections", self.connections, 1_000_000),
+            ("connections_per_address", self.connections_per_address, 1_000_000),
+            ("streams_per_connection", self.streams_per_connection, 1_000_000),
             ("frames_per_second", self.frames_per_second, 1_000_000),
             // All of it may become one batch of the log, whose length has 32 bits.
             ("waiting_megabytes", self.waiting_megabytes, 2048),

@@ -1,13 +1,14 @@
 //! The coordinator's service: federations behind gRPC, with tokens, TLS, limits, metrics and health.
 
 mod admin;
+mod guard;
 mod incoming;
 mod limits;
 mod serve;
 mod service;
 mod tokens;
-mod unread;
 
+pub use admin::AdminAccess;
 pub use limits::Limits;
 pub use serve::{Authentication, LogKind, Options, Running, ServeConfig, ServeError, TlsFiles, serve};
 pub use tokens::{Grant, TokenError, TokenInfo, Tokens};

@@ -16,18 +16,21 @@ use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
 
-use super::admin;
-use super::incoming::Incoming;
+use super::admin::{self, AdminAccess};
+use super::guard::{Guarded, Turns};
+use super::incoming::{Addresses, Incoming};
 use super::limits::{Limits, Rates};
 use super::service::{Service, Shared};
 use super::tokens::{TokenError, Tokens};
-use super::unread::Counted;
 use crate::clock::Clock;
 use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
+use crate::http::Limited;
 use crate::log::{FileLog, Log, LogError};
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::CoordinatorServer;
 
+/// Connections at a time to the admin port.
+const ADMIN_CONNECTIONS: usize = 256;
 /// How often tokens, health and gauges are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -158,6 +161,9 @@ pub enum ServeError {
         /// Why.
         error: std::io::Error,
     },
+    /// A file in the data directory cannot be written.
+    #[error(transparent)]
+    Data(LogError),
     /// The address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -168,7 +174,7 @@ pub enum ServeError {
     },
     /// The transport refused its settings.
     #[error("TLS: {0}")]
-    Transport(#[from] tonic::transport::Error),
+    Transport(String),
 }
 
 impl ServeConfig {
@@ -215,6 +221,24 @@ impl ServeConfig {
         Ok(())
     }
 
+    /// `Ok` if the files that the settings name can be used: certificates are there and in order, and federations that
+    /// have a log were begun with these settings. Changes nothing.
+    pub fn check_files(&self) -> Result<(), ServeError> {
+        if let Some(tls) = self.tls()? {
+            Server::builder()
+                .tls_config(tls)
+                .map_err(|error| ServeError::Transport(crate::causes(&error)))?;
+        }
+        if self.authentication == Authentication::Token {
+            Tokens::open(&self.token_file())?;
+        }
+        for federation in &self.federations {
+            let begun = federation.check_begun(&self.log_directory(&federation.name));
+            begun.map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
+        }
+        Ok(())
+    }
+
     /// Where the tokens are.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
@@ -253,11 +277,19 @@ pub struct Running {
     pub federations: Vec<FederationHandle>,
     /// What is counted.
     pub metrics: Metrics,
+    tokens: Option<Arc<Tokens>>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Running {
+    /// Reads the tokens again at once. Otherwise a change is noticed within a second.
+    pub async fn reload(&self) {
+        if let Some(tokens) = &self.tokens {
+            reload_tokens(tokens, &self.federations).await;
+        }
+    }
+
     /// The federation called `name`.
     #[must_use]
     pub fn federation(&self, name: &str) -> Option<&FederationHandle> {
@@ -322,6 +354,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         federations: federations.clone(),
         tokens: tokens.clone(),
         rates: Rates::new(config.limits.frames_per_second),
+        turns: Turns::default(),
         room: (Arc::new(Semaphore::new(room as usize)), room),
         metrics: metrics.clone(),
         links: AtomicU64::new(1),
@@ -329,11 +362,8 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let longest = config.federations.iter().map(FederationConfig::longest_frame).max().unwrap_or(0);
     // What is a little too long is refused by name; what is far too long is not even read.
     let unread = (longest + (3 * longest).min(1 << 20)) as usize + (64 << 10);
-    let service = Counted {
-        service: CoordinatorServer::new(Service(shared)).max_decoding_message_size(unread),
-        federations: config.federations.iter().map(|own| own.name.clone()).collect(),
-        metrics: metrics.clone(),
-    };
+    let service = CoordinatorServer::new(Service(Arc::clone(&shared))).max_decoding_message_size(unread);
+    let service = Guarded { service, shared, metrics: metrics.clone() };
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTION)
@@ -344,15 +374,16 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(patience))
         .http2_keepalive_timeout(Some(patience))
-        .max_concurrent_streams(10_000)
+        .max_concurrent_streams(u32::try_from(config.limits.streams_per_connection).unwrap_or(u32::MAX))
         // Room for a hundred uploads of 25 features on one connection while a batch is being synced.
         .initial_connection_window_size(Some(1 << 18))
         .http2_max_header_list_size(8 << 10);
     if let Some(tls) = tls {
-        server = server.tls_config(tls)?;
+        server = server.tls_config(tls).map_err(|error| ServeError::Transport(crate::causes(&error)))?;
     }
     let places = Arc::new(Semaphore::new(config.limits.connections as usize));
-    let incoming = Incoming { listener, places, patience, metrics: metrics.clone() };
+    let addresses = Addresses::new(config.limits.connections_per_address);
+    let incoming = Incoming { listener, places, addresses, patience, metrics: metrics.clone(), rest: None };
     let (stop, stopped) = watch::channel(false);
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -369,16 +400,19 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let mut admin_address = None;
     if let Some(wanted) = config.admin {
         let listener = listen(wanted).await?;
-        admin_address = listener.local_addr().ok();
-        let site = admin::site(federations.clone(), metrics.clone());
+        let address = listener.local_addr().map_err(|error| ServeError::Listen { address: wanted, error })?;
+        admin_address = Some(address);
+        let access = AdminAccess::publish(address, &config.data).map_err(ServeError::Data)?;
+        let site = admin::site(federations.clone(), metrics.clone(), &access);
         let shutdown = until(stopped.clone());
         tasks.push(tokio::spawn(async move {
+            let listener = Limited::new(listener, ADMIN_CONNECTIONS, patience);
             let _ = axum::serve(listener, site).with_graceful_shutdown(shutdown).await;
         }));
     }
-    tasks.push(tokio::spawn(housekeeping(federations.clone(), tokens, health, stopped)));
+    tasks.push(tokio::spawn(housekeeping(federations.clone(), tokens.clone(), health, stopped)));
     info!(%address, federations = federations.len(), tls = config.tls.is_some(), "listening");
-    Ok(Running { address, admin: admin_address, federations, metrics, stop, tasks })
+    Ok(Running { address, admin: admin_address, federations, metrics, tokens, stop, tasks })
 }
 
 /// Says over gRPC whether all federations are well.
@@ -403,16 +437,22 @@ async fn housekeeping(
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
         tell(&health, &federations).await;
-        let Some(tokens) = &tokens else { continue };
-        match tokens.reload() {
-            Ok(agents) => {
-                for agent in agents {
-                    for federation in &federations {
-                        federation.send(Command::Evict { agent }).await;
-                    }
+        if let Some(tokens) = &tokens {
+            reload_tokens(tokens, &federations).await;
+        }
+    }
+}
+
+/// Reads the tokens again, and cuts the links of agents whose tokens are void.
+async fn reload_tokens(tokens: &Tokens, federations: &[FederationHandle]) {
+    match tokens.reload() {
+        Ok(agents) => {
+            for agent in agents {
+                for federation in federations {
+                    federation.send(Command::CutLink { agent, why: "the token is not valid any more" }).await;
                 }
             }
-            Err(error) => warn!(%error, "tokens cannot be read again: the old ones stay"),
         }
+        Err(error) => warn!(%error, "tokens cannot be read again: the old ones stay"),
     }
 }

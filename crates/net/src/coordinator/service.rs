@@ -8,14 +8,15 @@ use posse_core::session::{DownFrame, UpFrame};
 use posse_core::wire::v1 as wire;
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::metadata::MetadataMap;
+use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use super::guard::{Call, Turns};
 use super::limits::Rates;
 use super::tokens::Tokens;
 use crate::PROTOCOL;
 use crate::federation::{
-    Answer, Attached, Command, FederationHandle, Outgoing, Reason, Refusal, gone, outbox,
+    Answer, Attached, Command, FederationHandle, Outgoing, Process, Reason, Refusal, gone, outbox,
 };
 use crate::metrics::Metrics;
 use crate::v1::coordinator_server::Coordinator;
@@ -30,23 +31,32 @@ pub(super) struct Shared {
     /// `None`: agents are believed who they say they are.
     pub(super) tokens: Option<Arc<Tokens>>,
     pub(super) rates: Rates,
+    pub(super) turns: Turns,
     /// Bytes of frames that may wait: those that are left, and all.
     pub(super) room: (Arc<Semaphore>, u32),
     pub(super) metrics: Metrics,
     pub(super) links: AtomicU64,
 }
 
-/// Somebody who may speak.
+/// An agent that has proved who it is, and the federation that it may speak in.
 #[derive(Clone)]
-struct Caller {
-    agent: AgentId,
-    federation: FederationHandle,
-    index: usize,
+pub(super) struct Caller {
+    pub(super) agent: AgentId,
+    pub(super) federation: FederationHandle,
+    /// The place of the federation among all of this coordinator.
+    pub(super) index: usize,
+}
+
+/// The caller of a request: the door put it there before anything of the request was read.
+fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    caller.ok_or_else(|| Status::internal("the call did not come through the door"))
 }
 
 impl Shared {
-    fn caller(&self, metadata: &MetadataMap) -> Result<Caller, Status> {
-        let text = |key: &str| metadata.get(key).and_then(|value| value.to_str().ok());
+    /// Who makes a call with these headers, or why nobody may.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
+        let text = |key: &str| headers.get(key).and_then(|value| value.to_str().ok());
         let named = text("posse-federation");
         let found = match named {
             Some(name) => self.federations.iter().position(|own| own.config().name == name),
@@ -55,7 +65,7 @@ impl Shared {
         let refuse = |reason: Reason, message: String| {
             let name = found.map_or("", |index| &self.federations[index].config().name);
             self.metrics.refused(name, reason);
-            Status::from(Refusal::new(reason, message))
+            Refusal::new(reason, message).into_status()
         };
         let agent = match &self.tokens {
             Some(tokens) => {
@@ -95,6 +105,14 @@ impl Shared {
         Ok(Caller { agent, federation: self.federations[index].clone(), index })
     }
 
+    /// Counts a frame, a join or a leave against what the agent may send in a second.
+    fn limit(&self, caller: &Caller) -> Result<(), Refusal> {
+        if self.rates.allow(caller.index, caller.agent) {
+            return Ok(());
+        }
+        Err(Refusal::new(Reason::Rate, "too many calls and frames: wait a second"))
+    }
+
     /// Checks a frame's size, form and the agent's rate, and waits for room. A refusal is noted.
     async fn admit(
         &self,
@@ -119,9 +137,7 @@ impl Shared {
             let why = format!("a frame of {bytes} bytes: this federation's have at most {longest}");
             return Err(Refusal::new(Reason::TooLarge, why));
         }
-        if !self.rates.allow(caller.index, caller.agent) {
-            return Err(Refusal::new(Reason::Rate, "too many frames: wait a second"));
-        }
+        self.limit(caller)?;
         let frame = UpFrame::from_wire(frame)?;
         let (room, most) = &self.room;
         // A frame that is longer than all the room there is gets all of it.
@@ -136,16 +152,18 @@ impl Coordinator for Service {
     type LinkStream = Outgoing;
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
-        let caller = self.0.caller(request.metadata())?;
-        let JoinRequest { protocol, resumes } = request.into_inner();
+        let caller = caller(&request)?;
+        let JoinRequest { protocol, resumes, instance, previous } = request.into_inner();
         if protocol != PROTOCOL {
             let why =
                 format!("the agent speaks version {protocol} of the protocol, this coordinator {PROTOCOL}");
             return Err(Status::failed_precondition(why));
         }
         let agent = caller.agent;
-        let life = caller.federation.ask(|reply| Command::Join { agent, resumes, reply }).await;
-        let incarnation = life.ok_or_else(gone)??.0;
+        self.0.limit(&caller).map_err(Refusal::into_status)?;
+        let process = Process { instance, previous };
+        let life = caller.federation.ask(|reply| Command::Join { agent, resumes, process, reply }).await;
+        let incarnation = life.ok_or_else(gone)?.map_err(Refusal::into_status)?.0;
         let config = caller.federation.config();
         Ok(Response::new(JoinReply {
             protocol: PROTOCOL,
@@ -158,11 +176,13 @@ impl Coordinator for Service {
             seed: config.seed,
             resend_after: config.resend_after.saturating_mul(1000),
             max_frame_bytes: config.longest_frame(),
+            feature_bound: config.feature_bound,
+            reward_bound: config.reward_bound,
         }))
     }
 
     async fn link(&self, request: Request<Streaming<wire::UpFrame>>) -> Result<Response<Outgoing>, Status> {
-        let caller = self.0.caller(request.metadata())?;
+        let caller = caller(&request)?;
         let number = self.0.links.fetch_add(1, Ordering::Relaxed);
         let (outbox, outgoing, over) = outbox();
         let link = Attached { number, outbox };
@@ -170,8 +190,10 @@ impl Coordinator for Service {
             return Err(gone());
         }
         let shared = Arc::clone(&self.0);
+        let call = request.extensions().get::<Arc<Call>>().cloned();
         let mut incoming = request.into_inner();
         tokio::spawn(async move {
+            let _call = call;
             tokio::select! {
                 ended = listen(&shared, &caller, number, &mut incoming) => over.end(ended),
                 () = &over => {}
@@ -184,19 +206,22 @@ impl Coordinator for Service {
     }
 
     async fn exchange(&self, request: Request<wire::UpFrame>) -> Result<Response<ExchangeReply>, Status> {
-        let caller = self.0.caller(request.metadata())?;
-        let (frame, permit) = self.0.admit(&caller, request.into_inner()).await?;
+        let caller = caller(&request)?;
+        let (frame, permit) =
+            self.0.admit(&caller, request.into_inner()).await.map_err(Refusal::into_status)?;
         let agent = caller.agent;
         let ask =
             |reply| Command::Frame { agent, frame, answer: Answer::Exchange(reply), permit: Some(permit) };
-        let frames = caller.federation.ask(ask).await.ok_or_else(gone)??;
+        let frames = caller.federation.ask(ask).await.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         Ok(Response::new(ExchangeReply { frames: frames.iter().map(DownFrame::to_wire).collect() }))
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {
-        let caller = self.0.caller(request.metadata())?;
+        let caller = caller(&request)?;
         let agent = caller.agent;
-        caller.federation.ask(|reply| Command::Leave { agent, reply }).await.ok_or_else(gone)??;
+        self.0.limit(&caller).map_err(Refusal::into_status)?;
+        let left = caller.federation.ask(|reply| Command::Leave { agent, reply }).await;
+        left.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         Ok(Response::new(LeaveReply {}))
     }
 }
@@ -233,10 +258,10 @@ async fn bring(
                 _ => return Err(status),
             };
             federation.send(Command::Refused { agent: *agent, reason }).await;
-            return Err(Refusal::new(reason, status.message()).into());
+            return Err(Refusal::new(reason, status.message()).into_status());
         }
     };
-    let (frame, permit) = shared.admit(caller, frame).await?;
+    let (frame, permit) = shared.admit(caller, frame).await.map_err(Refusal::into_status)?;
     let answer = Answer::Link(link);
     let command = Command::Frame { agent: *agent, frame, answer, permit: Some(permit) };
     if federation.send(command).await { Ok(()) } else { Err(gone()) }

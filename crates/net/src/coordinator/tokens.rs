@@ -5,14 +5,17 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use posse_core::AgentId;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
+
+use crate::audit::Audit;
 
 const PREFIX: &str = "posse";
 
@@ -30,6 +33,8 @@ type FileId = (SystemTime, u64);
 struct Known {
     tokens: BTreeMap<String, Token>,
     file: Option<FileId>,
+    /// When it was last looked for secrets whose time is over, in seconds since 1970.
+    looked: u64,
 }
 
 /// A token as it is kept.
@@ -43,6 +48,27 @@ struct Token {
     created: u64,
     #[serde(default)]
     revoked: bool,
+    /// The secret before the last rotation, as long as it is still valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<Previous>,
+}
+
+/// A secret that was rotated and is valid for a while longer, so that its agent can be given the new one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Previous {
+    hash: String,
+    /// Seconds since 1970 from which it is void.
+    until: u64,
+}
+
+impl Token {
+    /// Whether whoever knew the secret of `before` may still speak at `now`.
+    fn still_admits(&self, before: &Self, now: u64) -> bool {
+        let keeps = self.hash == before.hash
+            || self.previous.as_ref().is_some_and(|old| old.hash == before.hash && now < old.until);
+        keeps && !self.revoked && self.agent == before.agent && self.federations == before.federations
+    }
 }
 
 /// A token without its secret.
@@ -58,6 +84,8 @@ pub struct TokenInfo {
     pub created: u64,
     /// It is not valid any more.
     pub revoked: bool,
+    /// Until when the secret before the last rotation is valid too, in seconds since 1970.
+    pub previous_until: Option<u64>,
 }
 
 /// What a valid token allows.
@@ -114,18 +142,27 @@ impl Tokens {
         let (text, token) = make(&id, agent.0, federations);
         let info = info(&id, &token);
         self.change(|tokens| drop(tokens.insert(id, token)))?;
+        self.note("token created", &info.id, json!({ "agent": agent.0, "federations": info.federations }));
         Ok((text, info))
     }
 
-    /// Gives a token a new secret; the old one is void at once. A revoked token is valid again.
-    pub fn rotate(&self, id: &str) -> Result<String, TokenError> {
-        let (agent, federations) = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            let token = known.tokens.get(id).ok_or_else(|| TokenError::Unknown(id.into()))?;
-            (token.agent, token.federations.clone())
-        };
-        let (text, token) = make(id, agent, federations);
-        self.change(|tokens| drop(tokens.insert(id.into(), token)))?;
+    /// Gives a token a new secret and returns its text. The old secret stays valid for `grace`, so that the agent
+    /// can be given the new one without losing its link; with no grace it is void at once. A token that was revoked
+    /// is valid again, by its new secret only.
+    pub fn rotate(&self, id: &str, grace: Duration) -> Result<String, TokenError> {
+        let mut made = None;
+        self.change(|tokens| {
+            let Some(before) = tokens.get(id) else { return };
+            let (text, mut token) = make(id, before.agent, before.federations.clone());
+            if !before.revoked && !grace.is_zero() {
+                let until = now().saturating_add(grace.as_secs().max(1));
+                token.previous = Some(Previous { hash: before.hash.clone(), until });
+            }
+            tokens.insert(id.into(), token);
+            made = Some(text);
+        })?;
+        let text = made.ok_or_else(|| TokenError::Unknown(id.into()))?;
+        self.note("token rotated", id, json!({ "grace": grace.as_secs() }));
         Ok(text)
     }
 
@@ -137,7 +174,19 @@ impl Tokens {
                 (found, token.revoked) = (true, true);
             }
         })?;
-        if found { Ok(()) } else { Err(TokenError::Unknown(id.into())) }
+        if !found {
+            return Err(TokenError::Unknown(id.into()));
+        }
+        self.note("token revoked", id, json!({}));
+        Ok(())
+    }
+
+    /// Writes to the audit log beside the file.
+    fn note(&self, event: &str, id: &str, mut details: Value) {
+        if let Some(directory) = self.path.parent() {
+            details["token"] = id.into();
+            Audit::open(directory).note(event, details);
+        }
     }
 
     /// All of them.
@@ -157,9 +206,14 @@ impl Tokens {
         };
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let claimed = hash(secret);
-        // An unknown name takes as long as a wrong secret.
-        let kept = known.tokens.get(id).map_or_else(|| "0".repeat(64), |token| token.hash.clone());
-        let same = bool::from(kept.as_bytes().ct_eq(claimed.as_bytes()));
+        // An unknown name takes as long as a wrong secret, and a token with two secrets as long as one with one.
+        let nothing = "0".repeat(64);
+        let token = known.tokens.get(id);
+        let newest = token.map_or(nothing.as_str(), |token| &token.hash);
+        let previous = token.and_then(|token| token.previous.as_ref()).filter(|old| now() < old.until);
+        let previous = previous.map_or(nothing.as_str(), |old| &old.hash);
+        let is_newest = newest.as_bytes().ct_eq(claimed.as_bytes());
+        let same = bool::from(is_newest | previous.as_bytes().ct_eq(claimed.as_bytes()));
         match known.tokens.get(id) {
             Some(token) if same && !token.revoked => {
                 Ok(Grant { agent: AgentId(token.agent), federations: token.federations.clone() })
@@ -169,28 +223,36 @@ impl Tokens {
         }
     }
 
-    /// Reads the file again if it has changed. Returns the agents whose tokens are not what they were.
+    /// Reads the file again if it has changed. Returns the agents whose links must be cut: their token was revoked,
+    /// or the secret that they may have used is not valid any more.
     pub fn reload(&self) -> Result<Vec<AgentId>, TokenError> {
-        let file = file_id(&self.path);
+        let (file, now) = (file_id(&self.path), now());
         let unchanged = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             known.file == file && (file.is_some() || known.tokens.is_empty())
         };
-        if unchanged {
-            return Ok(Vec::new());
-        }
-        let tokens = read(&self.path)?;
+        let fresh = if unchanged { None } else { Some(read(&self.path)?) };
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let stale = known.tokens.iter().filter(|(id, token)| tokens.get(*id) != Some(token));
-        let agents = stale.map(|(_, token)| AgentId(token.agent)).collect();
-        *known = Known { tokens, file };
+        let looked = std::mem::replace(&mut known.looked, now);
+        let over = known.tokens.values().filter(|token| {
+            token.previous.as_ref().is_some_and(|old| looked < old.until && old.until <= now)
+        });
+        let mut agents: Vec<AgentId> = over.map(|token| AgentId(token.agent)).collect();
+        if let Some(tokens) = fresh {
+            let is_stale = |(id, before): &(&String, &Token)| {
+                !tokens.get(*id).is_some_and(|token| token.still_admits(before, now))
+            };
+            let stale = known.tokens.iter().filter(|(_, token)| !token.revoked).filter(is_stale);
+            agents.extend(stale.map(|(_, token)| AgentId(token.agent)));
+            (known.tokens, known.file) = (tokens, file);
+        }
         Ok(agents)
     }
 
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Token>)) -> Result<(), TokenError> {
         let io = |error| TokenError::Io { path: self.path.clone(), error };
         if let Some(parent) = self.path.parent() {
-            fs::create_dir_all(parent).map_err(io)?;
+            crate::log::private_directory(parent).map_err(|error| io(std::io::Error::other(error)))?;
         }
         // One change at a time, whichever process makes it.
         let lock = File::create(self.path.with_extension("lock")).map_err(io)?;
@@ -202,9 +264,10 @@ impl Tokens {
         let mut file = File::create(&draft).map_err(io)?;
         restrict(&file).map_err(io)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+        give_to_owner_of_directory(&draft);
         fs::rename(&draft, &self.path).map_err(io)?;
-        let file = file_id(&self.path);
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { tokens, file };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        (known.tokens, known.file) = (tokens, file_id(&self.path));
         Ok(())
     }
 }
@@ -230,18 +293,38 @@ fn restrict(file: &File) -> std::io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o600))
 }
 
+/// Gives a file to whoever owns its directory. An operator runs `posse token` as root, and the service, which runs
+/// as somebody else, must be able to read what is written. Where that is not allowed, the file stays as it is.
+fn give_to_owner_of_directory(path: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    if let Some(owner) = path.parent().and_then(|parent| fs::metadata(parent).ok()) {
+        let _ = std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()));
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 fn make(id: &str, agent: u64, federations: Vec<String>) -> (String, Token) {
-    let mut secret = [0; 32];
-    fill(&mut secret);
-    let secret = hex(&secret);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let token = Token { agent, federations, hash: hash(&secret), created: now.as_secs(), revoked: false };
+    let secret = secret();
+    let hash = hash(&secret);
+    let token = Token { agent, federations, hash, created: now(), revoked: false, previous: None };
     (format!("{PREFIX}_{id}_{secret}"), token)
 }
 
 fn info(id: &str, token: &Token) -> TokenInfo {
-    let Token { agent, federations, created, revoked, .. } = token.clone();
-    TokenInfo { id: id.into(), agent, federations, created, revoked }
+    let Token { agent, federations, created, revoked, previous, .. } = token.clone();
+    let previous_until = previous.map(|old| old.until);
+    TokenInfo { id: id.into(), agent, federations, created, revoked, previous_until }
+}
+
+/// 256 random bits as text.
+pub(super) fn secret() -> String {
+    let mut secret = [0; 32];
+    fill(&mut secret);
+    hex(&secret)
 }
 
 fn fill(bytes: &mut [u8]) {
@@ -271,13 +354,38 @@ mod tests {
         assert!(!fs::read_to_string(&path).unwrap().contains(secret));
 
         let elsewhere = Tokens::open(&path).unwrap();
-        let renewed = elsewhere.rotate(&info.id).unwrap();
+        let renewed = elsewhere.rotate(&info.id, Duration::ZERO).unwrap();
         assert_eq!(tokens.reload().unwrap(), [AgentId(7)]);
         assert!(tokens.verify(&text).is_err());
         assert!(tokens.verify(&renewed).is_ok());
         tokens.revoke(&info.id).unwrap();
         assert_eq!(tokens.verify(&renewed), Err("this token was revoked"));
         assert!(tokens.list()[0].revoked);
+    }
+
+    #[test]
+    fn both_secrets_of_a_rotated_token_are_valid_while_its_agent_is_given_the_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.json");
+        let tokens = Tokens::open(&path).unwrap();
+        let (old, info) = tokens.create(AgentId(7), vec!["shop".into()]).unwrap();
+        let elsewhere = Tokens::open(&path).unwrap();
+        let renewed = elsewhere.rotate(&info.id, Duration::from_secs(3600)).unwrap();
+        assert_eq!(tokens.reload().unwrap(), [], "the link of an agent with the old secret is not cut");
+        assert!(tokens.verify(&old).is_ok() && tokens.verify(&renewed).is_ok());
+        assert!(tokens.list()[0].previous_until > Some(info.created));
+        // When the time of the old one is over, its links are cut.
+        let mut over: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        over[&info.id]["previous"]["until"] = 1.into();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, over.to_string()).unwrap();
+        tokens.reload().unwrap();
+        assert!(tokens.verify(&old).is_err() && tokens.verify(&renewed).is_ok());
+        // A token is void by both secrets.
+        let newest = tokens.rotate(&info.id, Duration::from_secs(3600)).unwrap();
+        assert!(tokens.verify(&newest).is_ok() && tokens.verify(&renewed).is_ok());
+        tokens.revoke(&info.id).unwrap();
+        assert!(tokens.verify(&newest).is_err() && tokens.verify(&renewed).is_err());
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, Payload, Placement, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::FederationError;
+use super::{FederationError, deadline};
+use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
 
 /// Bytes of a message that nobody should be sent: whoever reads one holds all of it.
@@ -54,6 +56,13 @@ pub struct FederationConfig {
     /// Seconds an agent stays in quarantine. Default 600.
     #[serde(default = "default_quarantine")]
     pub quarantine: u64,
+    /// Observations a second that an agent may make on average. Uploads that claim more are refused. Default 10 000.
+    #[serde(default = "default_observations")]
+    pub observations_per_second: u64,
+    /// Seconds that a round or a phase waits for agents that do not answer, unless the algorithm's own
+    /// `round_deadline` or `phase_deadline` says how long. Default 30.
+    #[serde(default = "default_deadline")]
+    pub deadline: u64,
 }
 
 const fn default_agents() -> u64 {
@@ -74,6 +83,12 @@ const fn default_quarantine_after() -> u64 {
 const fn default_quarantine() -> u64 {
     600
 }
+const fn default_observations() -> u64 {
+    10_000
+}
+const fn default_deadline() -> u64 {
+    30
+}
 
 impl FederationConfig {
     /// A federation with every other setting at its default.
@@ -93,6 +108,8 @@ impl FederationConfig {
             snapshot_every: default_snapshot(),
             quarantine_after: default_quarantine_after(),
             quarantine: default_quarantine(),
+            observations_per_second: default_observations(),
+            deadline: default_deadline(),
         }
     }
 
@@ -124,6 +141,13 @@ impl FederationConfig {
             let allowed = "its one learner would need everybody's raw data: it is for experiments";
             return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
         }
+        if self.deadline > YEAR {
+            return Err(ConfigError::new("deadline", self.deadline, "it must be at most 31536000, a year"));
+        }
+        if self.observations_per_second > 100_000_000 {
+            let allowed = "it must be at most 100000000";
+            return Err(ConfigError::new("observations_per_second", self.observations_per_second, allowed));
+        }
         if self.quarantine > YEAR {
             let allowed = "it must be at most 31536000, a year: revoke the token of whoever should stay away";
             return Err(ConfigError::new("quarantine", self.quarantine, allowed));
@@ -134,6 +158,8 @@ impl FederationConfig {
             ("resend_after", self.resend_after),
             ("snapshot_every", self.snapshot_every),
             ("quarantine_after", self.quarantine_after),
+            ("observations_per_second", self.observations_per_second),
+            ("deadline", self.deadline),
         ];
         for (name, value) in at_least_one {
             if value == 0 {
@@ -146,16 +172,16 @@ impl FederationConfig {
 
     /// `Ok` if the algorithm's messages fit into frames: it should not be found out by the first agent.
     fn check_lengths(&self) -> Result<(), ConfigError> {
-        let Payload { vector, matrix, .. } = self.largest_upload();
+        let lengths = self.lengths();
         if let Some(kilobytes) = self.frame_kilobytes
-            && kilobytes * 1000 < bytes(1, vector, matrix)
+            && kilobytes * 1000 < lengths.least()
         {
             let allowed =
                 "the longest message of this algorithm and dimension is longer: raise it, or leave it out";
             return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
         }
         let (dimension, agents) = (self.dimension, self.agents);
-        if self.longest_download() > LARGEST {
+        if lengths.download() > LARGEST {
             return Err(self.algorithm.with_recipe(|recipe| recipe.too_long(dimension, agents)));
         }
         Ok(())
@@ -173,40 +199,26 @@ impl FederationConfig {
         Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }
     }
 
-    /// Bytes of the longest frame that is taken: where the settings do not say, a whole matrix, a few
-    /// vectors and what is around them, as often as one message may hold them.
+    /// Bytes of the longest frame that is taken: as the settings say, or what the algorithm's messages need.
     #[must_use]
     pub fn longest_frame(&self) -> u64 {
-        if let Some(kilobytes) = self.frame_kilobytes {
-            return kilobytes * 1000;
-        }
-        let Payload { parts, vector, matrix } = self.largest_upload();
-        bytes(parts, vector, matrix)
+        self.frame_kilobytes.map_or_else(|| self.lengths().frame(), |kilobytes| kilobytes * 1000)
     }
 
     /// Bytes of the longest frame that an agent may be sent.
     #[must_use]
     pub fn longest_answer(&self) -> u64 {
-        let Payload { vector, matrix, .. } = self.largest_upload();
-        // Models hold up to twice what an upload does, and a few vectors.
-        let model = self.longest_frame().max(bytes(1, vector, matrix)).saturating_mul(4);
-        model.max(self.longest_download())
+        self.lengths().answer(self.longest_frame())
     }
 
-    fn largest_upload(&self) -> Payload {
-        self.algorithm.with_recipe(|recipe| recipe.largest_upload(self.dimension))
-    }
-
-    /// Bytes of the largest message to an agent, as its recipe counts them.
-    fn longest_download(&self) -> u64 {
-        let (dimension, agents) = (self.dimension, self.agents);
-        let matrices = self.algorithm.with_recipe(|recipe| recipe.largest_download(dimension, agents));
-        bytes(1, self.largest_upload().vector, matrices)
+    fn lengths(&self) -> Lengths {
+        Lengths::new(&self.algorithm, self.dimension, self.agents)
     }
 
     /// A hub at the beginning of its history.
     pub fn hub(&self) -> Result<Hub, ConfigError> {
-        Ok(Hub::new(self.algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
+        let algorithm = deadline::with_default(&self.algorithm, self.deadline.saturating_mul(1_000_000));
+        Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
     }
 
     /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.
@@ -224,39 +236,53 @@ impl FederationConfig {
     }
 }
 
-/// Bytes of a message with so many parts, each with a few vectors and a matrix, and what is around them.
-const fn bytes(parts: u64, vector: u64, matrix: u64) -> u64 {
-    let numbers = matrix.saturating_add(4 * vector);
-    parts.saturating_mul(numbers.saturating_mul(8).saturating_add(64)).saturating_add(4096)
-}
-
 /// Settings that decide what the bytes of a log mean are kept beside it and may not change.
 pub(super) fn check_unchanged(config: &FederationConfig, directory: &Path) -> Result<(), FederationError> {
-    let path = directory.join("federation.json");
-    std::fs::create_dir_all(directory).map_err(LogError::io(directory))?;
-    let text = serde_json::to_string_pretty(config).expect("settings have string keys");
-    let written = match std::fs::read_to_string(&path) {
-        Ok(written) => written,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(crate::log::replace(&path, text.as_bytes())?);
+    crate::log::private_directory(directory)?;
+    if !config.check_begun(directory)? {
+        let text = serde_json::to_string_pretty(config).expect("settings have string keys");
+        crate::log::replace(&directory.join("federation.json"), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+impl FederationConfig {
+    /// Whether the federation in `directory` was begun, and an error if it was with other settings than these.
+    pub(crate) fn check_begun(&self, directory: &Path) -> Result<bool, FederationError> {
+        let path = directory.join("federation.json");
+        let written = match std::fs::read_to_string(&path) {
+            Ok(written) => written,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(LogError::io(&path)(error).into()),
+        };
+        let unreadable = |error: serde_json::Error| FederationError::Settings {
+            path: path.clone(),
+            why: error.to_string(),
+        };
+        let json =
+            |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
+        let mut written: Value = serde_json::from_str(&written).map_err(unreadable)?;
+        let mut outside = None;
+        if let (Algorithm::Outside(_), Some(algorithm)) = (&self.algorithm, written.get_mut("algorithm")) {
+            // Algorithms from outside are compared as they were written: serde does not read them, and another
+            // one stands in while the rest is read.
+            outside = Some(algorithm.to_string());
+            *algorithm = serde_json::to_value(Algorithm::LinUcb(LinUcb::default())).map_err(unreadable)?;
         }
-        Err(error) => return Err(LogError::io(&path)(error).into()),
-    };
-    let before: FederationConfig = serde_json::from_str(&written)
-        .map_err(|error| FederationError::Settings { path: path.clone(), why: error.to_string() })?;
-    let json = |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
-    let fixed = [
-        ("algorithm", json(&before.algorithm), json(&config.algorithm)),
-        ("dimension", before.dimension.to_string(), config.dimension.to_string()),
-        ("agents", before.agents.to_string(), config.agents.to_string()),
-        ("horizon", before.horizon.to_string(), config.horizon.to_string()),
-        ("seed", before.seed.to_string(), config.seed.to_string()),
-    ];
-    match fixed.into_iter().find(|(_, was, is)| was != is) {
-        Some((setting, was, is)) => {
-            Err(FederationError::Changed { name: config.name.clone(), setting, was, is })
+        let before: Self = serde_json::from_value(written).map_err(unreadable)?;
+        let fixed = [
+            ("algorithm", outside.unwrap_or_else(|| json(&before.algorithm)), json(&self.algorithm)),
+            ("dimension", before.dimension.to_string(), self.dimension.to_string()),
+            ("agents", before.agents.to_string(), self.agents.to_string()),
+            ("horizon", before.horizon.to_string(), self.horizon.to_string()),
+            ("seed", before.seed.to_string(), self.seed.to_string()),
+        ];
+        match fixed.into_iter().find(|(_, was, is)| was != is) {
+            Some((setting, was, is)) => {
+                Err(FederationError::Changed { name: self.name.clone(), setting, was, is })
+            }
+            None => Ok(true),
         }
-        None => Ok(()),
     }
 }
 
@@ -265,7 +291,7 @@ mod tests {
     use posse_core::session::UpFrame;
     use posse_core::{
         AsyncLinUcb, ClusterId, ClusterList, ClusterUpload, Epoch, Evidence, EvidenceUpload, FclubDc,
-        FedGlbUcb, FnUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
+        FedGlbUcb, FnUcb, Gradient, Incarnation, Parcel, PhaseId, RoundId, Uplink, Version,
     };
 
     use super::*;
@@ -319,6 +345,7 @@ mod tests {
             information: 0.1,
             evidence: evidence(),
             released: false,
+            variance: 0.1,
         };
         let list = ClusterList { phase: PhaseId(u64::MAX), kept: Vec::new(), uploads: vec![cluster; 256] };
         let clustered = config(Algorithm::FclubDc(FclubDc::default()));

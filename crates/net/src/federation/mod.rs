@@ -2,8 +2,13 @@
 
 mod conduct;
 mod config;
+mod credit;
+mod deadline;
+mod ledger;
+mod lives;
 mod outbox;
 mod owner;
+mod possible;
 mod refusal;
 mod stopwatch;
 mod validate;
@@ -18,18 +23,19 @@ use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 pub use config::FederationConfig;
+pub use ledger::AgentInfo;
 pub(crate) use outbox::{Outbox, Outgoing, gone, outbox};
-pub(crate) use refusal::REASON;
 pub use refusal::{Reason, Refusal};
 
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::log::{Log, LogError};
 use crate::metrics::Metrics;
 
 /// Commands that may wait for the owner. More wait at their links.
 const QUEUE: usize = 4096;
-/// How long to wait before a log that failed is opened again.
-const RETRY: Duration = Duration::from_millis(200);
+/// How long to wait before a log that failed is opened again: twice as long each time, up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// A federation that cannot be brought back from its log.
 #[derive(Debug, Error)]
@@ -146,14 +152,31 @@ pub(crate) enum Command {
     Join {
         agent: AgentId,
         resumes: bool,
+        process: Process,
         reply: Reply<Incarnation>,
     },
     Leave {
         agent: AgentId,
         reply: Reply<()>,
     },
+    /// Ends the agent's link; it may come back at once.
+    CutLink {
+        agent: AgentId,
+        why: &'static str,
+    },
+    /// What is known of every agent.
+    Agents {
+        reply: oneshot::Sender<Vec<AgentInfo>>,
+    },
+    /// Ends the agent's life, whether it is there or not; `false` if it has none.
     Evict {
         agent: AgentId,
+        reply: Reply<bool>,
+    },
+    /// Ends the agent's quarantine; `false` if it is in none.
+    Pardon {
+        agent: AgentId,
+        reply: Reply<bool>,
     },
     Look {
         reply: oneshot::Sender<Option<View>>,
@@ -174,6 +197,15 @@ pub(crate) enum Command {
     },
     /// Stop at once, as if the power had failed.
     Abort,
+}
+
+/// The process that speaks for an agent, as it names itself in a join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// Drawn at its start; 0 from agents that do not draw one.
+    pub(crate) instance: u64,
+    /// Processes that used the agent's state before it; none without a state.
+    pub(crate) previous: Vec<u64>,
 }
 
 /// A link as its owner holds it. Whoever brings the agent's frames stops when it is let go.
@@ -209,7 +241,8 @@ impl FederationHandle {
         let (commands, queue) = mpsc::channel(QUEUE);
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
-        owner::spawn(Arc::clone(&config), log, clock, metrics, Arc::clone(&standing), queue)?;
+        let audit = Audit::open(directory);
+        owner::spawn(Arc::clone(&config), log, clock, metrics, audit, Arc::clone(&standing), queue)?;
         Ok(Self { config, commands, standing })
     }
 
@@ -239,6 +272,23 @@ impl FederationHandle {
     /// What the coordinator knows of an agent.
     pub async fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         self.ask(|reply| Command::LookAt { agent, reply }).await.flatten()
+    }
+
+    /// What is known of every agent, by number.
+    pub async fn agents(&self) -> Vec<AgentInfo> {
+        self.ask(|reply| Command::Agents { reply }).await.unwrap_or_default()
+    }
+
+    /// Ends the life of an agent: rounds do not wait for it, its link is cut, and it is told that it was evicted.
+    /// What it has shared stays. It can come back in a new life if it is asked to; revoke its token to prevent that.
+    /// `false` if the agent is not known, or gone already.
+    pub async fn evict(&self, agent: AgentId) -> Result<bool, Refusal> {
+        self.ask(|reply| Command::Evict { agent, reply }).await.unwrap_or(Ok(false))
+    }
+
+    /// Hears an agent again that is in quarantine, and forgets what it was refused. `false` if it is in none.
+    pub async fn pardon(&self, agent: AgentId) -> Result<bool, Refusal> {
+        self.ask(|reply| Command::Pardon { agent, reply }).await.unwrap_or(Ok(false))
     }
 
     /// Agents behind proxies for which frames wait, in the order in which they began to wait.

@@ -5,8 +5,7 @@ use thiserror::Error;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-/// The metadata of a refusal that names its reason, in the words that metrics use.
-pub(crate) const REASON: &str = "posse-reason";
+use crate::REASON;
 
 /// Something that was not taken. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -44,6 +43,8 @@ pub enum Reason {
     Unexpected,
     /// The agent is in quarantine.
     Quarantined,
+    /// Another process speaks for this agent, or the life it names has ended.
+    Superseded,
     /// The coordinator cannot keep what it is sent.
     Unavailable,
     /// A connection that said nothing sensible in time.
@@ -68,6 +69,7 @@ impl Reason {
             Self::Sequence => "sequence",
             Self::Unexpected => "unexpected",
             Self::Quarantined => "quarantined",
+            Self::Superseded => "superseded",
             Self::Unavailable => "unavailable",
             Self::Silent => "silent",
             Self::Crowded => "crowded",
@@ -81,7 +83,7 @@ impl Reason {
             Self::UnknownFederation => Code::NotFound,
             Self::Malformed | Self::Dimension | Self::Impossible | Self::Unexpected => Code::InvalidArgument,
             Self::TooLarge | Self::Rate => Code::ResourceExhausted,
-            Self::Sequence => Code::FailedPrecondition,
+            Self::Sequence | Self::Superseded => Code::FailedPrecondition,
             // Connections are closed, not answered.
             Self::Unavailable | Self::Silent | Self::Crowded => Code::Unavailable,
         }
@@ -129,10 +131,11 @@ impl From<DecodeError> for Refusal {
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
+impl Refusal {
+    /// The gRPC status that the sender is answered with; its metadata name the reason.
+    pub(crate) fn into_status(self) -> Status {
         let mut metadata = MetadataMap::new();
-        metadata.insert(REASON, MetadataValue::from_static(refusal.reason.word()));
-        Self::with_metadata(refusal.reason.code(), refusal.message, metadata)
+        metadata.insert(REASON, MetadataValue::from_static(self.reason.word()));
+        Status::with_metadata(self.reason.code(), self.message, metadata)
     }
 }

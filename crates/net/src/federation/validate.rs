@@ -1,28 +1,22 @@
-//! Whether evidence is possible for the count it claims, where bounds on features and rewards are known.
+//! Whether a message can come from observations within the federation's bounds, whatever kind of message it is.
 //!
-//! Dimension, finiteness and positive sums are core's business. With a bound L on the norm of features and
-//! Y on rewards, n observations also satisfy tr Σxxᵀ ≤ nL² and, because Σxy is a combination of the
-//! features, (Σxy)ᵀ(Σxxᵀ + I)⁻¹(Σxy) ≤ nY².
+//! Dimension, finiteness and positive sums are core's business; the arithmetic is in [`possible`].
 
-use posse_core::{ClusterUpload, Evidence, EvidenceUpload, ProtocolError, Ridge, Uplink};
+use posse_core::{ClusterUpload, EvidenceUpload, ProtocolError, Pull, Uplink};
 
-use super::FederationConfig;
-
-/// Room for rounding.
-const SLACK: f64 = 1.0 + 1e-9;
+use super::{FederationConfig, possible};
 
 /// `Ok` if observations within the federation's bounds could have produced the message.
 pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), ProtocolError> {
-    if config.feature_bound.is_none() && config.reward_bound.is_none() {
-        return Ok(());
-    }
+    let (features, rewards) = (config.feature_bound, config.reward_bound);
     match message {
+        Uplink::Pull(Pull { upload: Some(upload), .. }) => check(config, &Uplink::Evidence(upload.clone())),
         Uplink::Evidence(EvidenceUpload { evidence, .. }) | Uplink::RoundEvidence { evidence, .. } => {
             // Of another dimension: core says it better.
             if evidence.dimension() as u64 != config.dimension {
                 return Ok(());
             }
-            possible(config, &evidence.unwrap())
+            possible::check(&evidence.unwrap(), features, rewards)
         }
         Uplink::Cluster(upload) => cluster(config, upload),
         Uplink::Clusters(list) => list.uploads.iter().try_for_each(|upload| cluster(config, upload)),
@@ -30,39 +24,17 @@ pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), P
     }
 }
 
-/// The same for one cluster. Noise may have made the impossible of anything.
+/// The same for one cluster. Private uploads carry noise, so that any matrix may come of it: they are not checked.
 fn cluster(config: &FederationConfig, upload: &ClusterUpload) -> Result<(), ProtocolError> {
     if upload.released || upload.evidence.dimension() as u64 != config.dimension {
         return Ok(());
     }
-    possible(config, &upload.evidence)
-}
-
-fn possible(config: &FederationConfig, evidence: &Evidence) -> Result<(), ProtocolError> {
-    let count = evidence.count() as f64;
-    if let Some(bound) = config.feature_bound
-        && trace(evidence) > count * bound * bound * SLACK
-    {
-        return Err(ProtocolError::Evidence("features are longer than feature_bound allows"));
-    }
-    if let Some(bound) = config.reward_bound {
-        let mut ridge = Ridge::new(evidence.dimension(), 1.0);
-        ridge.refresh([evidence].into_iter())?;
-        let explained: f64 = ridge.estimate().iter().zip(evidence.moment()).map(|(a, b)| a * b).sum();
-        if explained > count * bound * bound * SLACK {
-            return Err(ProtocolError::Evidence("rewards are larger than reward_bound allows"));
-        }
-    }
-    Ok(())
-}
-
-fn trace(evidence: &Evidence) -> f64 {
-    (0..evidence.dimension()).map(|i| evidence.gram()[posse_core::packed(i) + i]).sum()
+    possible::check(&upload.evidence, config.feature_bound, config.reward_bound)
 }
 
 #[cfg(test)]
 mod tests {
-    use posse_core::{Algorithm, ClusterId, ClusterList, FclubDc, PhaseId, Version};
+    use posse_core::{Algorithm, ClusterId, ClusterList, Evidence, FclubDc, PhaseId, Version};
 
     use super::*;
 
@@ -70,7 +42,7 @@ mod tests {
         let mut evidence = Evidence::none(2);
         evidence.observe(&[length, 0.0], reward).unwrap();
         let (cluster, number, based_on) = (ClusterId(0), 1, Version(0));
-        ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released }
+        ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released, variance: 0.0 }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A log in a directory: append-only segments, saved states, and a note of what was durable.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ use super::{Log, LogError, Replay};
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// How many saved states are kept: should the newest be unreadable, the one before it is used.
 const KEPT_SNAPSHOTS: usize = 2;
+
+/// Bytes that a probe writes at most.
+const LONGEST_PROBE: usize = 16 << 20;
 
 /// A log in a directory, for one process at a time.
 #[derive(Debug)]
@@ -30,6 +33,10 @@ pub struct FileLog {
     segment_bytes: u64,
     replay: Option<Replay>,
     buffer: Vec<u8>,
+    /// Every batch is synced before the next one is written. Otherwise the owner syncs, by [`take_unsynced`](Self::take_unsynced).
+    strict: bool,
+    /// Earlier files, and the directory, that were not synced when a new file was begun.
+    unsynced: Vec<Arc<File>>,
     /// Held as long as the log is open.
     lock: File,
 }
@@ -50,14 +57,10 @@ impl FileLog {
 
     /// The same for a log that is not synced after each append: after a power failure any part of what was
     /// not synced may be missing, so everything from the first damage on is cut off.
-    pub fn open_journal(directory: &Path) -> Result<Self, LogError> {
-        // Raw observations and the secret of privacy noise are nobody else's business.
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(LogError::io(directory))?;
-        Self::with(directory, SEGMENT_BYTES, false)
+    ///
+    /// Files are about `segment_bytes` long.
+    pub fn open_journal(directory: &Path, segment_bytes: u64) -> Result<Self, LogError> {
+        Self::with(directory, segment_bytes, false)
     }
 
     /// A log with shorter files.
@@ -66,7 +69,7 @@ impl FileLog {
     }
 
     fn with(directory: &Path, segment_bytes: u64, strict: bool) -> Result<Self, LogError> {
-        fs::create_dir_all(directory).map_err(LogError::io(directory))?;
+        private_directory(directory)?;
         let lock = lock(directory)?;
         let contents = read_with(directory, strict)?;
         let (marked, epoch) = contents.mark.unwrap_or((0, 0));
@@ -102,7 +105,7 @@ impl FileLog {
                 }
                 (file, segment.path, segment.bytes)
             }
-            None => create_segment(directory, next)?,
+            None => create_segment(directory, next, true)?,
         };
         let mark_path = directory.join("mark");
         let mark = OpenOptions::new().create(true).truncate(false).write(true).open(&mark_path);
@@ -119,16 +122,71 @@ impl FileLog {
             segment_bytes,
             replay: Some(replay),
             buffer: Vec::new(),
+            strict,
+            unsynced: Vec::new(),
             lock,
         };
         log.seek_to_end()?;
         Ok(log)
     }
 
-    /// The open file and how many entries are in it and before it, to be synced by somebody who does not
-    /// hold the log.
-    pub(crate) fn handle(&self) -> (Arc<File>, u64) {
-        (Arc::clone(&self.file), self.next)
+    /// Everything that must be synced for all entries so far to be durable, and how many entries those are: for an
+    /// owner that does not want to hold the log meanwhile.
+    pub(crate) fn take_unsynced(&mut self) -> (Vec<Arc<File>>, u64) {
+        let mut files = std::mem::take(&mut self.unsynced);
+        files.push(Arc::clone(&self.file));
+        (files, self.next)
+    }
+
+    /// Begins to keep a state that all entries so far lead to: the caller writes it, and then calls
+    /// [`finish_snapshot`](Self::finish_snapshot). Entries may be appended meanwhile.
+    pub(crate) fn begin_snapshot(&self) -> Saving {
+        let path = path(&self.directory, self.next, "snap");
+        Saving { path, first: self.next, bytes: self.since_snapshot }
+    }
+
+    /// The state is on the disk. Returns the files that it has made superfluous; removing them is left to the caller.
+    pub(crate) fn finish_snapshot(&mut self, saving: &Saving) -> Result<Vec<PathBuf>, LogError> {
+        self.since_snapshot = self.since_snapshot.saturating_sub(saving.bytes);
+        if self.length > self.segment_bytes / 2 {
+            self.roll()?;
+        }
+        self.superfluous()
+    }
+
+    /// Begins a new file and removes what is not needed any more. A file in which an entry is missing must not be
+    /// written on: whatever followed would be cut off at the next start.
+    pub(crate) fn begin_anew(&mut self) -> Result<(), LogError> {
+        if self.length > HEADER as u64 {
+            self.roll()?;
+        }
+        let (files, entries) = self.take_unsynced();
+        for file in files {
+            file.sync_all().map_err(LogError::io(&self.path))?;
+        }
+        self.note_synced(entries);
+        for path in self.superfluous()? {
+            fs::remove_file(&path).map_err(LogError::io(path))?;
+        }
+        Ok(())
+    }
+
+    /// Saved states beyond those that are kept, and files of entries that even the oldest kept one does not need.
+    fn superfluous(&mut self) -> Result<Vec<PathBuf>, LogError> {
+        let mut superfluous = Vec::new();
+        let mut snapshots = list(&self.directory, "snap")?;
+        let kept = snapshots.split_off(snapshots.len().saturating_sub(KEPT_SNAPSHOTS));
+        superfluous.extend(snapshots.into_iter().map(|(_, path)| path));
+        // With one saved state there is nothing to fall back to: everything stays.
+        let Some((needed, _)) = kept.first().filter(|_| kept.len() >= KEPT_SNAPSHOTS) else {
+            return Ok(superfluous);
+        };
+        for pair in list(&self.directory, "log")?.windows(2).filter(|pair| pair[1].0 <= *needed) {
+            let bytes = fs::metadata(&pair[0].1).map_or(0, |file| file.len());
+            self.earlier_bytes = self.earlier_bytes.saturating_sub(bytes);
+            superfluous.push(pair[0].1.clone());
+        }
+        Ok(superfluous)
     }
 
     /// Notes that this many entries are certainly on the disk.
@@ -141,19 +199,48 @@ impl FileLog {
         Ok(())
     }
 
-    /// Takes back what is not certainly on the disk: after a failed write or sync nobody knows what is.
+    /// Takes back a write that failed, and in a strict log whatever was not synced: after a failed sync nobody knows
+    /// what is on the disk.
     fn retreat(&mut self) {
-        let _ = self.file.set_len(self.synced);
-        self.length = self.synced;
+        if self.strict {
+            self.length = self.synced;
+        }
+        let _ = self.file.set_len(self.length);
+        let _ = self.seek_to_end();
     }
 
+    /// Goes on in a new file.
     fn roll(&mut self) -> Result<(), LogError> {
-        self.file.sync_data().map_err(LogError::io(&self.path))?;
-        let (file, path, length) = create_segment(&self.directory, self.next)?;
+        if self.strict {
+            self.file.sync_data().map_err(LogError::io(&self.path))?;
+        }
+        let (file, path, length) = create_segment(&self.directory, self.next, self.strict)?;
+        let earlier = std::mem::replace(&mut self.file, Arc::new(file));
+        if !self.strict {
+            let directory = File::open(&self.directory).map_err(LogError::io(&self.directory))?;
+            self.unsynced.extend([earlier, Arc::new(directory)]);
+        }
         self.earlier_bytes += self.length;
-        (self.file, self.path) = (Arc::new(file), path);
+        self.path = path;
         (self.length, self.synced) = (length, length);
         Ok(())
+    }
+}
+
+/// A state that is being written.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    path: PathBuf,
+    /// The number of the first entry after it.
+    first: u64,
+    /// Bytes of entries that it makes superfluous.
+    bytes: u64,
+}
+
+impl Saving {
+    /// Writes the state and returns when it is on the disk.
+    pub(crate) fn write(&self, state: &[u8]) -> Result<(), LogError> {
+        replace(&self.path, &snapshot_file(self.first, state))
     }
 }
 
@@ -190,31 +277,29 @@ impl Log for FileLog {
     }
 
     fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError> {
-        replace(&path(&self.directory, self.next, "snap"), &snapshot_file(self.next, state))?;
+        self.begin_snapshot().write(state)?;
         self.since_snapshot = 0;
         Ok(())
     }
 
     fn truncate(&mut self) -> Result<(), LogError> {
-        let snapshots = list(&self.directory, "snap")?;
-        let kept = snapshots.len().saturating_sub(KEPT_SNAPSHOTS);
-        for (_, path) in &snapshots[..kept] {
-            fs::remove_file(path).map_err(LogError::io(path))?;
-        }
-        // With one saved state there is nothing to fall back to: everything stays.
-        let Some((needed, _)) = snapshots.get(kept).filter(|_| snapshots.len() >= KEPT_SNAPSHOTS) else {
-            return Ok(());
-        };
         if self.length > self.segment_bytes / 2 {
             self.roll()?;
         }
-        let segments = list(&self.directory, "log")?;
-        for pair in segments.windows(2).filter(|pair| pair[1].0 <= *needed) {
-            let bytes = fs::metadata(&pair[0].1).map_or(0, |file| file.len());
-            fs::remove_file(&pair[0].1).map_err(LogError::io(&pair[0].1))?;
-            self.earlier_bytes = self.earlier_bytes.saturating_sub(bytes);
+        for path in self.superfluous()? {
+            fs::remove_file(&path).map_err(LogError::io(path))?;
         }
         sync_directory(&self.directory)
+    }
+
+    fn probe(&mut self, bytes: u64) -> Result<(), LogError> {
+        // In the open segment itself: limits on the length of a file count too. If the process ends before the
+        // zeros are gone again, the next start takes them for a write that was cut short.
+        let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX).min(LONGEST_PROBE)];
+        let written = (&*self.file).write_all(&zeros).and_then(|()| self.file.sync_data());
+        let removed = self.file.set_len(self.length);
+        self.seek_to_end()?;
+        written.and(removed).map_err(LogError::io(&self.path))
     }
 
     fn next(&self) -> u64 {
@@ -241,22 +326,44 @@ fn lock(directory: &Path) -> Result<File, LogError> {
     }
 }
 
-fn create_segment(directory: &Path, first: u64) -> Result<(File, PathBuf, u64), LogError> {
+/// A new file for entries from `first` on; if not `durable`, syncing it and the directory is left to the caller.
+fn create_segment(directory: &Path, first: u64, durable: bool) -> Result<(File, PathBuf, u64), LogError> {
     let path = path(directory, first, "log");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
     let mut file = file.map_err(LogError::io(&path))?;
-    file.write_all(&header(first)).and_then(|()| file.sync_all()).map_err(LogError::io(&path))?;
-    sync_directory(directory)?;
+    file.write_all(&header(first)).map_err(LogError::io(&path))?;
+    if durable {
+        file.sync_all().map_err(LogError::io(&path))?;
+        sync_directory(directory)?;
+    }
     Ok((file, path, HEADER as u64))
+}
+
+/// Makes a directory that only its owner may look into, because it will hold raw observations and secrets. A
+/// directory that is already there keeps its mode.
+pub(crate) fn private_directory(directory: &Path) -> Result<(), LogError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory).map_err(LogError::io(directory))
+}
+
+/// Puts a file in its place whole, or not at all. Only its owner may read it.
+pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let draft = path.with_extension("draft");
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+    put_in_place(file, &draft, path, bytes)
 }
 
 /// Puts a file in its place whole, or not at all.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), LogError> {
     let draft = path.with_extension("draft");
-    let mut file = File::create(&draft).map_err(LogError::io(&draft))?;
+    put_in_place(File::create(&draft), &draft, path, bytes)
+}
+
+fn put_in_place(file: io::Result<File>, draft: &Path, path: &Path, bytes: &[u8]) -> Result<(), LogError> {
+    let mut file = file.map_err(LogError::io(draft))?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    if let Err(error) = written.and_then(|()| fs::rename(&draft, path)) {
-        let _ = fs::remove_file(&draft);
+    if let Err(error) = written.and_then(|()| fs::rename(draft, path)) {
+        let _ = fs::remove_file(draft);
         return Err(LogError::io(draft)(error));
     }
     path.parent().map_or(Ok(()), sync_directory)

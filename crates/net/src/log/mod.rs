@@ -3,17 +3,25 @@
 //! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
 //! before it. [`FileLog`] keeps it in a directory; a replicated log can take its place.
 
+mod copy;
 mod file;
 mod record;
+mod verify;
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
+pub use copy::{backup, restore};
 pub use file::FileLog;
-pub(crate) use file::replace;
+#[cfg(feature = "agent")]
+pub(crate) use file::Saving;
+#[cfg(feature = "coordinator")]
+pub(crate) use file::replace_private;
+pub(crate) use file::{private_directory, replace};
 pub use record::{Contents, Damage, SegmentInfo, read};
+pub use verify::{Verified, verify};
 
 /// Where a coordinator keeps what it accepted. Entries are numbered from 0.
 pub trait Log: Send {
@@ -33,6 +41,10 @@ pub trait Log: Send {
 
     /// Drops entries that saved states have made superfluous.
     fn truncate(&mut self) -> Result<(), LogError>;
+
+    /// `Ok` if so many bytes could be appended and made durable now; nothing of them stays. Called before a log that
+    /// failed is used again.
+    fn probe(&mut self, bytes: u64) -> Result<(), LogError>;
 
     /// The number of the next entry.
     fn next(&self) -> u64;
@@ -98,6 +110,15 @@ pub enum LogError {
     #[error("{} is damaged and nothing older is left: restore the file from a copy", path.display())]
     Snapshot {
         /// The newest saved state.
+        path: PathBuf,
+    },
+    /// A saved state is damaged; an older one, or the entries, may still be sound.
+    #[error(
+        "{} is a saved state and damaged: the coordinator would start from an older one; restore the file from a \
+         copy, or remove it", path.display()
+    )]
+    SavedState {
+        /// The damaged file.
         path: PathBuf,
     },
     /// Somebody else writes to it.

@@ -114,7 +114,7 @@ pub(super) fn read_with(directory: &Path, strict: bool) -> Result<Contents, LogE
 }
 
 /// Reads one segment; where it is `lenient`, damage is allowed at its end, or, if not `strict`, anywhere.
-fn read_segment(
+pub(super) fn read_segment(
     path: &Path,
     first: u64,
     bytes: &[u8],
@@ -231,7 +231,7 @@ pub(super) fn snapshot_file(first: u64, state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn snapshot_of(bytes: &[u8], first: u64) -> Option<Vec<u8>> {
+pub(super) fn snapshot_of(bytes: &[u8], first: u64) -> Option<Vec<u8>> {
     let state = bytes.get(24..)?;
     let same = bytes[..20] == snapshot_file(first, &[])[..20];
     (same && bytes[20..24] == checksum(&first.to_le_bytes(), state).to_le_bytes()).then(|| state.to_vec())

@@ -31,7 +31,7 @@ async fn every_observation_is_with_the_coordinator_or_in_a_buffer() {
     }
     for agent in &agents {
         agent.settled().await;
-        agent.close().await.unwrap();
+        agent.clone().close().await.unwrap();
     }
     assert_eq!(held(&running, &agents).await, 800);
     let view = look(&running).await;
@@ -49,7 +49,7 @@ async fn a_coordinator_comes_back_with_the_same_bits_however_it_ended() {
             interact(&agent, step);
         }
         agent.settled().await;
-        agent.close().await.unwrap();
+        agent.clone().close().await.unwrap();
         let before = look(&running).await;
         if graceful {
             running.drain().await;
@@ -71,7 +71,7 @@ async fn an_agent_with_a_state_goes_on_where_a_crash_left_it() {
     let mut settings = config(running.address, 3);
     settings.state = Some(state.path().into());
     for crash in 0..5 {
-        let agent = Agent::start(settings.clone(), Clock::system()).await.unwrap();
+        let agent = Agent::start(settings.clone()).await.unwrap();
         assert_eq!(agent.status().life, 1);
         for step in 0..20 {
             interact(&agent, 20 * crash + step);
@@ -81,11 +81,11 @@ async fn an_agent_with_a_state_goes_on_where_a_crash_left_it() {
         // Offline: only the journal speaks.
         let mut offline = settings.clone();
         offline.carriage = Carriage::ByHand;
-        let agent = Agent::start(offline, Clock::system()).await.unwrap();
+        let agent = Agent::start(offline).await.unwrap();
         assert_eq!(agent.inspect(|machine| machine.save()), bits);
         agent.abort().await;
     }
-    let agent = Agent::start(settings, Clock::system()).await.unwrap();
+    let agent = Agent::start(settings).await.unwrap();
     agent.settled().await;
     assert_eq!(look(&running).await.observations + unsent(&agent), 100);
 }
@@ -114,7 +114,7 @@ async fn agents_behind_proxies_exchange_by_calls() {
     let running = coordinator(data.path(), talkative()).await;
     let mut settings = config(running.address, 5);
     settings.carriage = Carriage::ByHand;
-    let agent = Agent::start(settings, Clock::system()).await.unwrap();
+    let agent = Agent::start(settings).await.unwrap();
     for step in 0..50 {
         interact(&agent, step);
         while agent.exchange().await.unwrap() {}
@@ -133,7 +133,7 @@ async fn an_agent_comes_back_with_the_same_bits_whatever_it_has_heard() {
     };
     let mut agents = Vec::new();
     for agent in 0..3 {
-        agents.push(Agent::start(settings(agent), Clock::system()).await.unwrap());
+        agents.push(Agent::start(settings(agent)).await.unwrap());
     }
     for step in 0..600 {
         let place = step as usize % 3;
@@ -145,10 +145,10 @@ async fn an_agent_comes_back_with_the_same_bits_whatever_it_has_heard() {
             let crashed = agents[place].clone();
             crashed.clone().abort().await;
             let offline = AgentConfig { carriage: Carriage::ByHand, ..settings(place as u64) };
-            let again = Agent::start(offline, Clock::system()).await.unwrap();
+            let again = Agent::start(offline).await.unwrap();
             assert!(again.save() == crashed.save(), "after {step} interactions");
             again.abort().await;
-            agents[place] = Agent::start(settings(place as u64), Clock::system()).await.unwrap();
+            agents[place] = Agent::start(settings(place as u64)).await.unwrap();
         }
     }
 }
@@ -174,7 +174,7 @@ async fn links_end_with_their_coordinator_also_when_nobody_speaks() {
         }
     };
     agent.settled().await;
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     assert_eq!(held(&running, &[agent]).await, 1);
 }
 
@@ -184,14 +184,14 @@ async fn an_agent_that_calls_settles_like_one_with_a_link() {
     let running = coordinator(data.path(), talkative()).await;
     let every = std::time::Duration::from_millis(20);
     let settings = AgentConfig { carriage: Carriage::Exchange(every), ..config(running.address, 5) };
-    let agent = Agent::start(settings, Clock::system()).await.unwrap();
+    let agent = Agent::start(settings).await.unwrap();
     for step in 0..50 {
         interact(&agent, step);
         if step % 10 == 9 {
             in_a_minute(agent.settled()).await;
         }
     }
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     assert_eq!(held(&running, &[agent]).await, 50);
 }
 
@@ -206,7 +206,12 @@ async fn what_expires_while_an_agent_chooses_is_shared_without_waiting_for_more(
         default_reward: Some(1.0),
         ..config(running.address, 2)
     };
-    let agent = Agent::start(settings, Clock::new(move || Tick(clock.load(Ordering::SeqCst)))).await.unwrap();
+    let agent = Agent::start(AgentConfig {
+        clock: Clock::new(move || Tick(clock.load(Ordering::SeqCst))),
+        ..settings
+    })
+    .await
+    .unwrap();
     let arms = Arms::from_rows(DIMENSION, &[[1.0, 0.0, 0.0, 0.0]]).unwrap();
     agent.choose(UserId(0), &arms).unwrap();
     agent.settled().await;
@@ -227,23 +232,23 @@ async fn an_agent_goes_on_when_the_operator_changes_how_long_to_wait_and_not_whe
     let data = tempfile::tempdir().unwrap();
     let running = coordinator(data.path(), talkative()).await;
     let with_state = |address| AgentConfig { state: Some(data.path().join("agent")), ..config(address, 1) };
-    let agent = Agent::start(with_state(running.address), Clock::system()).await.unwrap();
+    let agent = Agent::start(with_state(running.address)).await.unwrap();
     agent.settled().await;
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     running.drain().await;
 
     let patient = FederationConfig { resend_after: 5000, ..talkative() };
     let running = coordinator(data.path(), patient).await;
-    let agent = Agent::start(with_state(running.address), Clock::system()).await.unwrap();
+    let agent = Agent::start(with_state(running.address)).await.unwrap();
     in_a_minute(agent.settled()).await;
     assert_eq!(agent.status().life, 1);
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     running.drain().await;
 
     let elsewhere = tempfile::tempdir().unwrap();
     let other = FederationConfig { horizon: 77, ..talkative() };
     let running = coordinator(elsewhere.path(), other).await;
-    let agent = Agent::start(with_state(running.address), Clock::system()).await.unwrap();
+    let agent = Agent::start(with_state(running.address)).await.unwrap();
     let trouble = in_a_minute(async {
         loop {
             match agent.status().trouble {
@@ -261,10 +266,9 @@ async fn an_address_that_can_never_be_reached_is_refused_at_once() {
         ("nonsense", "it must look like"),
         ("127.0.0.1:7447", "it must look like"),
         ("ftp://127.0.0.1:7447", "it must look like"),
-        ("https://127.0.0.1:7447", "--ca"),
     ] {
         let config = AgentConfig { coordinator: address.into(), agent: Some(1), ..AgentConfig::default() };
-        let error = in_a_minute(Agent::start(config, Clock::system())).await.unwrap_err();
+        let error = in_a_minute(Agent::start(config)).await.unwrap_err();
         assert!(error.to_string().contains(why), "{address}: {error}");
     }
 }

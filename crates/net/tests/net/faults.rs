@@ -12,7 +12,7 @@ use posse_core::{Algorithm, ClusterConfig, FclubDc, FedLinUcb, Seed, SyncLinUcb}
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{FileLog, Log, LogError, Replay, read};
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use prost::Message;
 
 use crate::proxy::Proxy;
@@ -47,6 +47,13 @@ impl Log for Full {
     }
     fn truncate(&mut self) -> Result<(), LogError> {
         self.log.truncate()
+    }
+    fn probe(&mut self, bytes: u64) -> Result<(), LogError> {
+        if self.room.load(Ordering::SeqCst) == 0 {
+            let error = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(LogError::Io { path: PathBuf::from("full"), error });
+        }
+        self.log.probe(bytes)
     }
     fn next(&self) -> u64 {
         self.log.next()
@@ -90,7 +97,7 @@ impl Victim {
 
     async fn agent(&mut self, agent: usize) -> Agent {
         if self.agents[agent].is_none() {
-            let started = Agent::start(self.agent_config(agent), Clock::system()).await.unwrap();
+            let started = Agent::start(self.agent_config(agent)).await.unwrap();
             self.agents[agent] = Some(started);
         }
         self.agents[agent].clone().unwrap()
@@ -173,7 +180,7 @@ impl Victim {
                 tokio::task::yield_now().await;
             }
             for agent in &agents {
-                agent.close().await.unwrap();
+                agent.clone().close().await.unwrap();
             }
             self.agents.fill_with(|| None);
             while self.round_is_open().await {

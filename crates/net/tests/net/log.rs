@@ -3,9 +3,10 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use posse_core::Seed;
-use posse_net::log::{FileLog, Log, LogError, read};
+use posse_net::log::{FileLog, Log, LogError, backup, read, restore, verify};
 
 fn entries(from: u64, to: u64) -> Vec<Vec<u8>> {
     (from..to)
@@ -168,4 +169,80 @@ fn written_again(directory: &Path) {
         fs::remove_file(file.unwrap().path()).unwrap();
     }
     written(directory);
+}
+
+#[test]
+fn verifying_finds_damage_also_where_a_restart_would_not_look() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let mut log = FileLog::with_segments_of(here, 500).unwrap();
+    for batch in 0..20 {
+        log.append(&entries(5 * batch, 5 * batch + 5)).unwrap();
+        log.sync(3).unwrap();
+        if batch == 9 || batch == 14 {
+            log.snapshot(b"a state").unwrap();
+        }
+    }
+    drop(log);
+    let sound = || verify::<LogError>(here, |_, _| Ok(()));
+    let seen = sound().unwrap();
+    assert_eq!((seen.snapshots, seen.entries), (2, 100));
+    assert!(seen.segments > 2, "{seen:?}");
+    let files = fs::read_dir(here).unwrap().map(|entry| entry.unwrap().path());
+    let kept = |path: &PathBuf| path.extension().is_some_and(|own| own == "snap" || own == "log");
+    let mut files: Vec<PathBuf> = files.filter(kept).collect();
+    files.sort();
+    // The end of the last file may be a write that was cut short.
+    files.pop();
+    for path in files {
+        let whole = fs::read(&path).unwrap();
+        for at in [0, 9, 20, whole.len() / 2, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 4;
+            fs::write(&path, &damaged).unwrap();
+            assert!(sound().is_err(), "byte {at} of {} was not looked at", path.display());
+        }
+        fs::write(&path, &whole).unwrap();
+    }
+    assert!(sound().is_ok());
+}
+
+#[test]
+fn a_copy_of_a_log_that_is_being_written_holds_all_that_was_durable_and_counts_as_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, durable, done) = (directory.path().join("log"), AtomicU64::new(0), AtomicBool::new(false));
+    FileLog::open(&source).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut log = FileLog::with_segments_of(&source, 2000).unwrap();
+            log.replay().unwrap();
+            for batch in 0.. {
+                log.append(&entries(5 * batch, 5 * batch + 5)).unwrap();
+                log.sync(3).unwrap();
+                durable.store(5 * batch + 5, Ordering::SeqCst);
+                if batch % 40 == 39 {
+                    log.snapshot(&(5 * batch + 5).to_le_bytes()).unwrap();
+                    log.truncate().unwrap();
+                }
+                if done.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        for number in 0..20 {
+            let least = durable.load(Ordering::SeqCst);
+            let (copy, back) = (format!("copy-{number}"), format!("back-{number}"));
+            let (copy, back) = (directory.path().join(copy), directory.path().join(back));
+            backup(&source, &copy).unwrap();
+            assert!(backup(&source, &copy).is_err(), "nothing is written over");
+            restore(&copy, &back).unwrap();
+            let mut log = FileLog::open(&back).unwrap();
+            let replay = log.replay().unwrap();
+            let first = replay.state.map_or(0, |state| u64::from_le_bytes(state.try_into().unwrap()));
+            assert_eq!(replay.entries, entries(first, first + replay.entries.len() as u64));
+            assert!(log.next() >= least, "{} of {least} entries", log.next());
+            assert!(log.next() == 0 || replay.lost_entries > 0, "agents may know more than the copy");
+        }
+        done.store(true, Ordering::SeqCst);
+    });
 }

@@ -1,6 +1,8 @@
 //! The network runtime as a whole: real sockets on loopback, real files.
 
+mod administration;
 mod delivery;
+mod door;
 mod faults;
 mod limits;
 mod log;
@@ -9,5 +11,6 @@ mod privacy;
 mod proxy;
 mod security;
 mod sidecar;
+mod silence;
 mod support;
 mod tls;

@@ -78,9 +78,10 @@ async fn a_private_agent_shows_what_it_may_claim() {
     let (status, text) = call(sidecar.address, "GET", "/privacy", "").await;
     let statement: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &statement["releases"], &statement["life"]), (200, &json!(1), &json!(1)));
-    assert_eq!(statement["guarantee"], "interactive");
+    assert_eq!(statement["guarantee"], "later interactions may depend on earlier ones; clusters never split");
     assert!(statement["epsilon"].as_f64().is_some_and(|epsilon| epsilon > 0.0 && epsilon <= 1.0), "{text}");
-    assert_eq!(statement["uncovered"].as_array().map(Vec::len), Some(2));
+    assert_eq!(statement["uncovered"].as_array().map(Vec::len), Some(3), "choices here never expire: {text}");
+    assert!(statement.get("clipped").is_none(), "it counts raw observations: {text}");
     sidecar.stop().await;
 }
 
@@ -89,7 +90,12 @@ async fn by_hand(config: AgentConfig) -> (Agent, Arc<AtomicU64>) {
     let time = Arc::new(AtomicU64::new(1));
     let clock = Arc::clone(&time);
     let config = AgentConfig { carriage: Carriage::ByHand, ..config };
-    (Agent::start(config, Clock::new(move || Tick(clock.load(Ordering::SeqCst)))).await.unwrap(), time)
+    (
+        Agent::start(AgentConfig { clock: Clock::new(move || Tick(clock.load(Ordering::SeqCst))), ..config })
+            .await
+            .unwrap(),
+        time,
+    )
 }
 
 fn arms() -> Arms {
@@ -140,7 +146,7 @@ async fn choices_wait_for_their_rewards_through_a_crash() {
     assert_eq!(counts(&agent), 1);
     let next = agent.choose(UserId(5), &arms()).unwrap();
     assert!(next.id > chosen.id, "numbers are not used twice");
-    agent.close().await.unwrap();
+    agent.clone().close().await.unwrap();
     // An orderly end saves the same.
     let (agent, _) = by_hand(settings).await;
     assert_eq!(agent.reward(chosen.id, 1.0), Err(RewardError::Unknown(chosen.id)));

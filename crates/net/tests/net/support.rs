@@ -7,7 +7,7 @@ use posse_core::{Algorithm, Arms, AsyncLinUcb, Seed, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::{FederationConfig, View};
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 
 pub(crate) const DIMENSION: usize = 4;
 
@@ -39,7 +39,7 @@ pub(crate) fn config(address: std::net::SocketAddr, agent: u64) -> AgentConfig {
 }
 
 pub(crate) async fn agent(address: std::net::SocketAddr, agent: u64) -> Agent {
-    Agent::start(config(address, agent), Clock::system()).await.unwrap()
+    Agent::start(config(address, agent)).await.unwrap()
 }
 
 /// An interaction: three arms of the agent's own, a linear reward.

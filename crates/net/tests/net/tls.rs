@@ -2,7 +2,7 @@
 
 use posse_net::agent::AgentTls;
 use posse_net::coordinator::{Options, Running, ServeConfig, TlsFiles, serve};
-use posse_net::{Agent, AgentConfig, Clock};
+use posse_net::{Agent, AgentConfig};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::time::timeout;
 
@@ -54,7 +54,7 @@ fn agent_config(running: &Running, tls: AgentTls) -> AgentConfig {
 
 /// Whether an agent gets an answer; it would try for ever.
 async fn gets_in(config: AgentConfig) -> bool {
-    match timeout(std::time::Duration::from_secs(2), Agent::start(config, Clock::system())).await {
+    match timeout(std::time::Duration::from_secs(2), Agent::start(config)).await {
         Ok(Ok(agent)) => {
             interact(&agent, 0);
             agent.settled().await;

@@ -33,6 +33,8 @@ enum Due {
     HubTimer,
     /// A crashed agent comes back.
     Return(AgentId),
+    /// An agent has waited for an answer long enough: it chooses in this interaction.
+    Choice(AgentId, u64),
 }
 
 struct Linked {
@@ -50,6 +52,8 @@ struct Linked {
     tally: Tally,
     /// Sent since the observer was last told.
     sent: Vec<Sent>,
+    /// Whether every upload counts twice, as if the coordinator's end of the link did not know repetitions.
+    planted_bug: bool,
 }
 
 /// Where an agent lives.
@@ -62,6 +66,8 @@ struct Place {
     seen: bool,
     /// It left for good.
     gone: bool,
+    /// The interaction in which it asked and has not chosen yet, with its offer.
+    waiting: Option<(u64, Box<Offer>)>,
 }
 
 pub(super) fn run(
@@ -78,6 +84,7 @@ pub(super) fn run(
         timer: None,
         seen: false,
         gone: false,
+        waiting: None,
     };
     let link = config.network.link();
     let mut linked = Linked {
@@ -94,11 +101,8 @@ pub(super) fn run(
         faults: config.faults.clone(),
         tally: Tally { agents: config.agents, ..Tally::default() },
         sent: Vec::new(),
+        planted_bug,
     };
-    if planted_bug {
-        #[cfg(feature = "planted-bug")]
-        linked.hub.count_repetitions();
-    }
     if config.joins_at_start() {
         for agent in (0..config.agents).map(AgentId) {
             linked.enter(agent, &cast, START)?;
@@ -108,7 +112,7 @@ pub(super) fn run(
     let mut offer = Offer::new();
     let mut gauge = Gauge::new(config.horizon);
     while let Some((now, due)) = linked.queue.pop() {
-        let is_interaction = matches!(due, Due::Interaction(_));
+        let before = linked.tally.interactions;
         match due {
             Due::Interaction(step) => {
                 linked.interact(step, now, &mut cast, &mut offer, observer)?;
@@ -120,15 +124,21 @@ pub(super) fn run(
                 linked.learn(agent, user, &features, reward, now, &cast, observer)?;
             }
             Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
-            Due::Down(agent, frame) => linked.at_agent(agent, frame, now, observer)?,
+            Due::Down(agent, frame) => linked.at_agent(agent, frame, now, &cast, observer)?,
             Due::AgentTimer(agent) => linked.agent_timer(agent, now),
             Due::HubTimer => linked.tick_hub(now, observer),
             Due::Return(agent) => linked.enter(agent, &cast, now)?,
+            Due::Choice(agent, step) => {
+                let waits = |(waiting, _): &(u64, Box<Offer>)| *waiting == step;
+                if linked.places[agent.0 as usize].waiting.as_ref().is_some_and(waits) {
+                    linked.choose_at_last(agent, now, &cast, observer)?;
+                }
+            }
         }
         for sent in linked.sent.drain(..) {
             observer.sent(&sent);
         }
-        if is_interaction {
+        if linked.tally.interactions != before {
             report(&linked.tally, observer)?;
         }
     }
@@ -138,6 +148,13 @@ pub(super) fn run(
     linked.tally = tally;
     report(&linked.tally, observer)?;
     Ok(linked.tally)
+}
+
+/// An upload of evidence under the numbers of the one that would follow it, so that it counts as a new one.
+fn as_new(frame: &UpFrame) -> Option<UpFrame> {
+    let Some(Uplink::Evidence(mut upload)) = frame.message.clone() else { return None };
+    upload.number += 1;
+    Some(UpFrame { sequence: frame.sequence + 1, message: Some(Uplink::Evidence(upload)), ..frame.clone() })
 }
 
 impl Linked {
@@ -174,28 +191,31 @@ impl Linked {
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
         for agent in cast.arrivals.departures(step) {
+            self.choose_at_last(agent, now, cast, observer)?;
             self.leave(agent, now, observer);
         }
-        self.go_wrong(step, now, observer)?;
+        self.go_wrong(step, now, cast, observer)?;
         let agent = cast.turn(step);
         self.enter(agent, cast, now)?;
         (offer.agent, offer.user) = (agent, UserId(agent.0));
         cast.world.offer(step, offer);
+        // Whoever still waits chooses before it is asked again.
+        self.choose_at_last(agent, now, cast, observer)?;
         let place = &mut self.places[agent.0 as usize];
         self.tally.agents_seen += u64::from(!std::mem::replace(&mut place.seen, true));
         let endpoint = place.endpoint.as_mut().expect("it entered");
-        let arm =
-            endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
-        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        let average_mean = offer.average_mean();
-        self.tally.chose(regret, average_mean);
-        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
-        let features = offer.arms.row(arm).to_vec();
-        let after = microseconds(self.config.network.reward_delay);
-        if after == 0 {
-            self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
+        let was_asking = endpoint.agent().is_asking();
+        let question = endpoint
+            .prepare(now, offer.user, &offer.arms)
+            .map_err(|error| RunError::Input { step, error })?;
+        let asks = !was_asking && endpoint.agent().is_asking();
+        self.send_up(agent, question, now);
+        let wait = microseconds(self.config.network.wait);
+        if asks && wait > 0 {
+            self.places[agent.0 as usize].waiting = Some((step, Box::new(offer.clone())));
+            self.queue.push(now.after(wait), Due::Choice(agent, step));
         } else {
-            self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
+            self.choose(step, now, cast, offer, observer)?;
         }
         if step + 1 < self.config.horizon {
             let next = now.after(microseconds(self.config.network.interval).max(1));
@@ -210,6 +230,47 @@ impl Linked {
                     self.enter(agent, cast, now)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Chooses in the interaction that an agent waits in, if it does.
+    fn choose_at_last(
+        &mut self,
+        agent: AgentId,
+        now: Tick,
+        cast: &Cast,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        match self.places[agent.0 as usize].waiting.take() {
+            Some((step, offer)) => self.choose(step, now, cast, &offer, observer),
+            None => Ok(()),
+        }
+    }
+
+    /// The choice of an interaction, and its reward now or later.
+    fn choose(
+        &mut self,
+        step: u64,
+        now: Tick,
+        cast: &Cast,
+        offer: &Offer,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let agent = offer.agent;
+        let endpoint = self.places[agent.0 as usize].endpoint.as_mut().expect("it entered");
+        let arm =
+            endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
+        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
+        let average_mean = offer.average_mean();
+        self.tally.chose(regret, average_mean);
+        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
+        let features = offer.arms.row(arm).to_vec();
+        let after = microseconds(self.config.network.reward_delay);
+        if after == 0 {
+            self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
+        } else {
+            self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
         }
         Ok(())
     }
@@ -263,6 +324,7 @@ impl Linked {
             // Whoever leaves for good takes the link along.
             return Ok(());
         }
+        let repeated = self.planted_bug.then(|| as_new(&frame)).flatten();
         let step = self.hub.receive(now, agent, frame)?;
         for entry in &step.log {
             match &entry.event {
@@ -278,6 +340,9 @@ impl Linked {
             }
         }
         self.follow(step, now);
+        if let Some(step) = repeated.and_then(|frame| self.hub.receive(now, agent, frame).ok()) {
+            self.follow(step, now);
+        }
         Ok(())
     }
 
@@ -286,6 +351,7 @@ impl Linked {
         agent: AgentId,
         frame: DownFrame,
         now: Tick,
+        cast: &Cast,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
         // What reaches an agent that is away is lost.
@@ -297,6 +363,10 @@ impl Linked {
             observer.observe(&Event::Down { agent, message }, self);
         }
         self.send_up(agent, answer, now);
+        let endpoint = self.places[agent.0 as usize].endpoint.as_ref();
+        if endpoint.is_some_and(|endpoint| !endpoint.agent().is_asking()) {
+            self.choose_at_last(agent, now, cast, observer)?;
+        }
         Ok(())
     }
 
@@ -361,7 +431,13 @@ impl Linked {
     }
 
     /// Lets go wrong what is to go wrong before this interaction.
-    fn go_wrong(&mut self, step: u64, now: Tick, observer: &mut dyn Observer) -> Result<(), RunError> {
+    fn go_wrong(
+        &mut self,
+        step: u64,
+        now: Tick,
+        cast: &Cast,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
         if self.faults.is_empty() {
             return Ok(());
         }
@@ -369,6 +445,7 @@ impl Linked {
         if stream.uniform() < self.faults.agent_crash {
             let agent = AgentId(stream.below(self.config.agents));
             let durable = stream.uniform() >= self.faults.volatile;
+            self.choose_at_last(agent, now, cast, observer)?;
             self.crash(agent, durable, now, observer);
         }
         if stream.uniform() < self.faults.coordinator_restart {

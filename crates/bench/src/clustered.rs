@@ -1,0 +1,124 @@
+//! Clustered users: whole simulations, and the step between two phases for very many users.
+
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use posse_core::{
+    AgentId, Algorithm, ClusterConfig, Downlink, Fclub, FclubDc, Federation, ModelConfig, PhaseId, Seed,
+    Shape, Threshold, UserId,
+};
+use posse_sim::RunConfig;
+use posse_sim::network::{FaultConfig, NetworkConfig};
+use posse_sim::world::{ArrivalConfig, Assignment, ClusteredConfig, WorldConfig};
+use serde::Serialize;
+
+use crate::Effort;
+use crate::coordinator::resident_bytes;
+use crate::simulation::Simulated;
+
+/// The step between two phases at one agent.
+#[derive(Debug, Serialize)]
+pub struct PhaseStep {
+    /// Users of the agent.
+    pub users: u64,
+    /// Estimates, edges, components and new sums.
+    pub milliseconds: f64,
+    /// Parts that its one cluster fell into.
+    pub clusters: usize,
+    /// Memory of the agent, where the system tells.
+    pub bytes_per_user: Option<f64>,
+}
+
+fn model() -> ModelConfig {
+    ModelConfig { regularization: 1.0, noise: 0.5, width_scale: 0.3, ..Default::default() }
+}
+
+/// 40 users, 5 agents, 10 arms of 10 features; published: the authors' Python code, elsewhere.
+pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+    let clusters = || ClusterConfig { merge_scale: Threshold(2.0), ..Default::default() };
+    let threshold = Threshold(1.01);
+    let delayed = FclubDc {
+        model: model(),
+        clusters: clusters(),
+        upload_threshold: threshold,
+        download_threshold: threshold,
+    };
+    let at_once = Fclub { model: model(), clusters: clusters() };
+    [
+        ("fclub-dc, threshold 1.01", Algorithm::FclubDc(delayed), 262.0),
+        ("fclub", Algorithm::Fclub(at_once), 19_500.0),
+    ]
+    .into_iter()
+    .map(|(name, algorithm, published)| measure(name, algorithm, published, effort))
+    .collect()
+}
+
+fn measure(
+    name: &'static str,
+    algorithm: Algorithm,
+    published_micros: f64,
+    effort: Effort,
+) -> anyhow::Result<Simulated> {
+    let assignment = Assignment::Contiguous;
+    let config = RunConfig {
+        seed: Seed(0),
+        agents: 5,
+        horizon: if effort == Effort::Quick { 20_000 } else { 100_000 },
+        world: WorldConfig::Clustered(ClusteredConfig { assignment, ..Default::default() }),
+        arrival: ArrivalConfig::Uniform,
+        network: NetworkConfig::default(),
+        faults: FaultConfig::default(),
+        algorithm,
+    };
+    let mut seconds = f64::INFINITY;
+    let mut tally = config.run(&mut ())?;
+    for _ in 0..if effort == Effort::Quick { 1 } else { 3 } {
+        let start = Instant::now();
+        tally = config.run(&mut ())?;
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+    }
+    let micros = seconds * 1e6 / config.horizon as f64;
+    Ok(Simulated {
+        name,
+        interactions_per_second: 1e6 / micros,
+        micros,
+        published_micros,
+        ratio: published_micros / micros,
+        regret: tally.regret,
+        messages: tally.messages(),
+        scalars: tally.up.scalars + tally.down.scalars,
+    })
+}
+
+/// One agent with so many users of two kinds, each seen twenty times.
+pub fn phase_step(users: u64) -> anyhow::Result<PhaseStep> {
+    let d = 10;
+    let before = resident_bytes();
+    let clusters = ClusterConfig { edge_scale: Threshold(0.4), ..Default::default() };
+    let algorithm = Algorithm::FclubDc(FclubDc {
+        model: model(),
+        clusters,
+        upload_threshold: Threshold::NEVER,
+        ..Default::default()
+    });
+    let federation = Federation { agents: 1, horizon: 1_000_000, seed: Seed(0) };
+    let mut agent = algorithm.agent(AgentId(0), Shape::shared(d), &federation)?;
+    let mut stream = Seed(1).stream("bench", 0, 0);
+    let mut x = vec![0.0; d];
+    for round in 0..20 {
+        for user in 0..users {
+            x.iter_mut().for_each(|x| *x = 0.3 * stream.normal());
+            let reward = if user % 2 == 0 { x[0] } else { -x[0] };
+            let said = agent.learn(UserId(user), &x, reward).context("the benchmark's own observations")?;
+            anyhow::ensure!(said.is_none(), "round {round}: nothing is to be said before the phase");
+        }
+    }
+    let held = before.zip(resident_bytes()).map(|(before, now)| now.saturating_sub(before));
+    let start = Instant::now();
+    agent
+        .receive(Downlink::Regroup { phase: PhaseId(2), anew: false })
+        .map_err(|error| anyhow!("{error}"))?;
+    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+    let bytes_per_user = held.map(|bytes| bytes as f64 / users as f64);
+    Ok(PhaseStep { users, milliseconds, clusters: agent.clusters().len(), bytes_per_user })
+}

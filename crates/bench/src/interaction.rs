@@ -1,0 +1,84 @@
+//! How many interactions a core does in a second.
+
+use std::hint::black_box;
+
+use anyhow::Context;
+use posse_core::{AgentId, Algorithm, Arms, Federation, LinUcb, ModelConfig, Seed, Shape, UserId, WidthForm};
+use serde::Serialize;
+
+use crate::plain::PlainLinUcb;
+use crate::{Effort, shortest};
+
+const ARMS: usize = 25;
+/// Different offers, so that nothing is learned by heart; few enough to stay in the cache.
+const OFFERS: usize = 64;
+
+/// Choosing among 25 arms and learning the reward, by us and by the plain loop.
+#[derive(Debug, Serialize)]
+pub struct Interactions {
+    /// Features of an arm.
+    pub dimension: usize,
+    /// Microseconds an interaction.
+    pub posse_micros: f64,
+    /// The plain loop's.
+    pub plain_micros: f64,
+    /// The plain loop's over ours.
+    pub ratio: f64,
+}
+
+/// Measures at the given dimension.
+pub fn interactions(dimension: usize, effort: Effort) -> anyhow::Result<Interactions> {
+    let mut stream = Seed(1).stream("bench", 0, 0);
+    let scale = 1.0 / (dimension as f64).sqrt();
+    let offers: Vec<Vec<f64>> =
+        (0..OFFERS).map(|_| (0..ARMS * dimension).map(|_| scale * stream.normal()).collect()).collect();
+    let arms = offers
+        .iter()
+        .map(|features| Arms::from_rows(dimension, &features.chunks_exact(dimension).collect::<Vec<_>>()))
+        .collect::<Result<Vec<_>, _>>()
+        .context("the offers of the benchmark")?;
+    let rounds = match effort {
+        Effort::Quick => 400_000 / (dimension * dimension),
+        Effort::Full => 20_000_000 / (dimension * dimension),
+    };
+    let model = ModelConfig { width: WidthForm::DetTrace, ..Default::default() };
+    let federation = Federation { agents: 1, horizon: 1_000_000, seed: Seed(0) };
+    let mut agent =
+        Algorithm::LinUcb(LinUcb { model }).agent(AgentId(0), Shape::shared(dimension), &federation)?;
+    let mut plain = PlainLinUcb::new(dimension, 0.1);
+    let (mut posse_seconds, mut plain_seconds) = (f64::INFINITY, f64::INFINITY);
+    // In turns, so that both meet the same disturbances.
+    for _ in 0..5 {
+        let mut failed = None;
+        posse_seconds = posse_seconds.min(shortest(1, || {
+            for round in 0..rounds {
+                let offer = &arms[round % OFFERS];
+                let interaction = agent.choose(UserId(0), offer).and_then(|choice| {
+                    agent.learn(UserId(0), offer.row(choice.arm), reward(round)).map(drop)
+                });
+                failed = failed.take().or(interaction.err());
+            }
+        }));
+        if let Some(error) = failed {
+            return Err(error).context("the benchmark's own offers");
+        }
+        plain_seconds = plain_seconds.min(shortest(1, || {
+            for round in 0..rounds {
+                let offer = black_box(&offers[round % OFFERS]);
+                let arm = plain.choose(offer);
+                plain.learn(&offer[arm * dimension..(arm + 1) * dimension], reward(round));
+            }
+        }));
+    }
+    let micros = |seconds: f64| seconds * 1e6 / rounds as f64;
+    Ok(Interactions {
+        dimension,
+        posse_micros: micros(posse_seconds),
+        plain_micros: micros(plain_seconds),
+        ratio: plain_seconds / posse_seconds,
+    })
+}
+
+fn reward(round: usize) -> f64 {
+    (round % 7) as f64 * 0.1
+}

@@ -1,0 +1,138 @@
+//! A listener for the small HTTP servers: so many connections and no more, and none that is held without being used.
+//!
+//! A connection is closed when it was not answered anything for `patience`: one that sends nothing, that sends its
+//! request a byte at a time, or that stays open after its last answer.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tracing::warn;
+
+/// A listener with limits.
+pub(crate) struct Limited {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    patience: Duration,
+}
+
+impl Limited {
+    /// At most `connections` at a time; each is closed when it was not answered anything for `patience`.
+    pub(crate) fn new(listener: TcpListener, connections: usize, patience: Duration) -> Self {
+        Self { listener, places: Arc::new(Semaphore::new(connections)), patience }
+    }
+}
+
+impl axum::serve::Listener for Limited {
+    type Io = Timed;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Timed, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    // Beyond the limit, connections are closed at once.
+                    if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+                        let timer = Box::pin(tokio::time::sleep(self.patience));
+                        return (Timed { stream, timer, patience: self.patience, _place: place }, address);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    warn!(%error, "no connection can be accepted: raise the limit of open files (ulimit -n)");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that is closed when it was not answered anything in time.
+pub(crate) struct Timed {
+    stream: TcpStream,
+    timer: Pin<Box<Sleep>>,
+    patience: Duration,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection is idle")));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes));
+        let until = Instant::now() + self.patience;
+        self.timer.as_mut().reset(until);
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_that_are_not_used_are_closed_and_their_places_free_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limited = Limited::new(listener, 1, Duration::from_millis(50));
+        let site = Router::new().route("/", get(|| async { "here" }));
+        tokio::spawn(async move { axum::serve(limited, site).await });
+        // Nothing, and half a question.
+        for beginning in ["", "GET / HT"] {
+            let mut slow = TcpStream::connect(address).await.unwrap();
+            slow.write_all(beginning.as_bytes()).await.unwrap();
+            let mut nothing = String::new();
+            // It ends with an error or with nothing, but it ends.
+            let _ = slow.read_to_string(&mut nothing).await;
+            assert_eq!(nothing, "");
+        }
+        loop {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let asked = stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+            let mut answer = String::new();
+            if asked.is_ok() && stream.read_to_string(&mut answer).await.is_ok() && !answer.is_empty() {
+                assert!(answer.ends_with("here"), "{answer}");
+                break;
+            }
+        }
+    }
+}
