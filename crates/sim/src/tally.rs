@@ -16,7 +16,7 @@ pub struct Tally {
     pub interactions: u64,
     /// Σ over interactions of the best arm's mean minus the chosen arm's.
     pub regret: f64,
-    /// Σ of rewards received.
+    /// Σ of the rewards that agents received.
     pub reward: f64,
     /// What choosing at random would have received on average.
     #[serde(default)]
@@ -53,7 +53,7 @@ impl Tally {
         self.up.messages + self.down.messages
     }
 
-    /// Regret per agent, the axis of some papers; zero if it is about nobody.
+    /// Regret divided by the number of agents, an axis in some papers; 0 if the tally covers no agent.
     #[must_use]
     pub fn regret_each(&self) -> f64 {
         if self.agents == 0 { 0.0 } else { self.regret / self.agents as f64 }

@@ -49,7 +49,8 @@ pub struct NetworkConfig {
     pub resend: Option<f64>,
     /// The shortest time a message needs.
     pub latency: Option<f64>,
-    /// Up to this much more, uniformly; more than the interval reorders messages.
+    /// The longest time that a message may need beyond `latency`; the extra time is uniform. If it exceeds
+    /// the interval between interactions, messages overtake each other.
     pub jitter: Option<f64>,
     /// The share of messages that are lost.
     pub loss: Option<f64>,
@@ -57,9 +58,10 @@ pub struct NetworkConfig {
     pub repeat: Option<f64>,
     /// The share of messages that arrive a second late.
     pub straggle: Option<f64>,
-    /// Each agent is cut off once in this time …
+    /// Each agent is cut off from the coordinator once in every interval of this length, for
+    /// `partition_length`.
     pub partition_every: Option<f64>,
-    /// … for this long.
+    /// …How long an agent stays cut off each time.
     pub partition_length: Option<f64>,
 }
 

@@ -15,7 +15,7 @@ use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
-/// The time of the first interaction. Every message is delivered at once and nobody calls `tick`, so no
+/// The time of the first interaction. Every message is delivered at once and the simulator never calls `tick`, so no
 /// deadline is ever reached; time passes only for machines that estimate a pace.
 const START: Tick = Tick(1_000_000_000_000_000);
 

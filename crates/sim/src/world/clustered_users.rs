@@ -71,7 +71,7 @@ pub struct ClusteredUsersConfig {
     pub arms: usize,
     /// Who serves whom. Default `shuffled`.
     pub assignment: Assignment,
-    /// The users themselves.
+    /// The users that `data` names, once the caller has attached them.
     #[serde(skip)]
     pub clusters: Loaded<UserClusters>,
 }

@@ -23,7 +23,7 @@ pub struct GlmWorldConfig {
     pub form: Form,
     /// Arms in the catalogue of the `authors` form; the other form ignores it. Default 1000.
     pub pool: usize,
-    /// ‖θ‖. Default 1.
+    /// The length of the true parameter, ‖θ‖. Default 1.
     pub parameter_norm: f64,
     /// Standard deviation of Gaussian noise with the identity link; other links ignore it. Default 0.1.
     pub noise: f64,
