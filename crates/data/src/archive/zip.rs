@@ -64,7 +64,7 @@ impl Archive {
         Ok(Self { file, members })
     }
 
-    /// The files in it.
+    /// The files in the archive, in the order of its directory.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
