@@ -1,4 +1,4 @@
-//! The settings of algorithms.
+//! The keys of `[[algorithm]]` tables, with their meaning and range.
 
 use super::{Kind, Setting, setting};
 
@@ -8,7 +8,7 @@ pub(super) const LINKS: &[&str] = &["identity", "logistic", "poisson", "probit"]
 /// The kernels of kernel regression.
 const KERNELS: &[&str] = &["exponential", "rbf", "matern-1.5", "matern-2.5", "linear"];
 
-/// Settings of `[[algorithm]]`.
+/// The keys that `[[algorithm]]` may have.
 pub(super) const ALGORITHM: &[Setting] = &[
     setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
     setting("noise", Kind::Number, "σ: scale of the reward noise the width assumes", "0 or more"),
@@ -198,7 +198,7 @@ pub(super) const KERNEL: &[Setting] = &[setting(
     "above 0",
 )];
 
-/// Settings of `[[algorithm.override]]`.
+/// The keys that `[[algorithm.override]]` may have.
 const OVERRIDE: &[Setting] = &[
     setting("agent", Kind::Whole, "whose", ""),
     setting("upload_threshold", Kind::Threshold, "its γ_U, if not everybody's", "1 to inf"),
