@@ -79,7 +79,7 @@ pub enum Event<'a> {
     Quiet,
 }
 
-/// Which way a message goes.
+/// The direction in which a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From an agent to the coordinator.
@@ -109,7 +109,7 @@ pub trait Stage {
     /// An agent, if it is there and running.
     fn agent(&self, agent: AgentId) -> Option<&dyn Agent>;
 
-    /// The life of an agent.
+    /// The life that an agent is in now.
     fn incarnation(&self, agent: AgentId) -> Incarnation;
 
     /// Every agent that is there and running.

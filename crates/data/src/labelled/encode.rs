@@ -30,7 +30,7 @@ pub(super) struct Encoder<'f> {
     pub(super) class_rows: Vec<u64>,
     /// The names of the features.
     pub(super) features: Vec<String>,
-    /// The files as they are.
+    /// Names, lengths and hashes of the files that were read.
     pub(super) sources: Vec<RawFile>,
 }
 

@@ -25,7 +25,7 @@ pub struct LabelledFiles {
     pub licence: String,
     /// The files to read, in this order.
     pub files: Vec<PathBuf>,
-    /// How they are laid out.
+    /// How the files are written: separator, header and encoding.
     pub format: Format,
     /// The column that holds the class of a row.
     pub label: Label,

@@ -7,7 +7,7 @@ use super::Preset;
 /// How a link treats what is sent over it. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkModel {
-    /// The shortest time a message needs.
+    /// The shortest time that a message needs.
     pub latency: u64,
     /// The longest time that a message may need beyond `latency`.
     pub jitter: u64,
@@ -38,7 +38,7 @@ impl LinkModel {
         partition_length: 0,
     };
 
-    /// The numbers of a preset.
+    /// The link model that a preset stands for.
     #[must_use]
     pub const fn preset(preset: Preset) -> Self {
         let (latency, jitter, loss) = match preset {

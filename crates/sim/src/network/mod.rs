@@ -47,7 +47,7 @@ pub struct NetworkConfig {
     /// Time after which an unanswered message is sent again. Default: four times the slowest way, at least
     /// 50.
     pub resend: Option<f64>,
-    /// The shortest time a message needs.
+    /// The shortest time that a message needs.
     pub latency: Option<f64>,
     /// The longest time that a message may need beyond `latency`; the extra time is uniform. If it exceeds
     /// the interval between interactions, messages overtake each other.
@@ -85,13 +85,13 @@ impl Default for NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// A network of a known kind.
+    /// A network with the numbers of a preset and all other settings at their defaults.
     #[must_use]
     pub fn preset(preset: Preset) -> Self {
         Self { preset, ..Self::default() }
     }
 
-    /// Whether this is the papers' model.
+    /// Whether this is the papers' model: every message arrives at once, and none is lost.
     #[must_use]
     pub fn is_ideal(&self) -> bool {
         let Self { interval, resend, wait, .. } = Self::default();
@@ -132,7 +132,7 @@ impl NetworkConfig {
         require(heals, "partition_length", cut, allowed)
     }
 
-    /// The links of this network.
+    /// The model of the links: the numbers of the preset, replaced by those that are set.
     #[must_use]
     pub fn link(&self) -> LinkModel {
         let preset = LinkModel::preset(self.preset);

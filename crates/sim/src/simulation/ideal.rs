@@ -19,14 +19,14 @@ use crate::world::Offer;
 /// deadline is ever reached; time passes only for machines that estimate a pace.
 const START: Tick = Tick(1_000_000_000_000_000);
 
-/// The only life there is.
+/// The life of every agent: without faults, no agent begins a second one.
 const LIFE: Incarnation = Incarnation(1);
 
 struct Ideal {
     population: Population,
     coordinator: Box<dyn Coordinator>,
     agents: Vec<Option<Box<dyn Agent>>>,
-    /// Agents that the coordinator knows.
+    /// Whether each agent has joined the coordinator yet.
     joined: Vec<bool>,
     letters: VecDeque<Letter>,
     now: Tick,

@@ -16,7 +16,7 @@ use crate::world::Offer;
 /// the beginning. A multiple of the links' partition period, so that partitions begin where they did.
 const START: Tick = Tick(1_000_000_000_000_000);
 
-/// What is going to happen.
+/// An event that is due at some time.
 enum Due {
     Interaction(u64),
     Reward {

@@ -57,7 +57,7 @@ pub enum RunError {
     /// A machine refused what another one said: a bug in one of them.
     #[error("the machines disagree: {0}")]
     Protocol(#[from] ProtocolError),
-    /// An observer has seen enough.
+    /// An observer answered with `Break`.
     #[error("stopped after {interactions} interactions")]
     Stopped {
         /// How many interactions there were before the run was stopped.
@@ -157,7 +157,7 @@ impl RunConfig {
     }
 }
 
-/// Who and what a run needs.
+/// The world and the arrivals of one run, built from its configuration.
 struct Cast {
     world: Box<dyn World>,
     arrivals: Box<dyn Arrivals>,

@@ -149,15 +149,15 @@ pub struct Offer {
 /// algorithm chooses does not change the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Luck {
-    /// This is added to the mean.
+    /// The reward is the mean plus this number.
     Noise(f64),
     /// The reward is 1 if this number between 0 and 1 is below the mean, and 0 otherwise.
     Coin(f64),
     /// The reward is this quantile of the Poisson distribution with that mean, but no more than `most`.
     Count {
-        /// A number between 0 and 1.
+        /// The quantile at which the reward is drawn, between 0 and 1.
         quantile: f64,
-        /// The largest reward there is.
+        /// The largest reward that can be drawn.
         most: f64,
     },
 }
@@ -267,7 +267,7 @@ pub enum WorldConfig {
     Classification(ClassificationConfig),
     /// An arm for each cluster of a labelled table.
     ClusteredArms(ClusteredArmsConfig),
-    /// Items that users liked among others.
+    /// Recorded events: an offer has an item that the user liked among others.
     Recommender(RecommenderConfig),
     /// Users in clusters, rewards 0 or 1.
     Clustered(ClusteredConfig),

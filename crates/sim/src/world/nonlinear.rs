@@ -75,7 +75,7 @@ struct Nonlinear {
     a: Vec<f64>,
     arms: usize,
     form: Form,
-    /// Which arms a step offers.
+    /// Draws the arms that a step offers.
     choice: Domain,
     noise: Noise,
 }
