@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod check;
 mod command;
 mod demo;
@@ -24,6 +25,7 @@ mod settings;
 mod shard;
 mod share;
 mod shelf;
+mod silence;
 mod statement;
 mod statistics;
 mod suggest;
@@ -36,7 +38,8 @@ use clap::Parser;
 
 use command::{
     Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
-    evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, token, worlds,
+    doctor, evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, start,
+    token, worlds,
 };
 use experiment::Report;
 
@@ -48,6 +51,7 @@ use experiment::Report;
     after_help = "\
 Examples:
   posse demo
+  posse new experiment mine
   posse run experiments/async-fig2a.toml --out results/async-fig2a
   posse report results/async-fig2a
 
@@ -60,6 +64,7 @@ struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    New(start::Args),
     Run(run::Args),
     Reproduce(reproduce::Args),
     Merge(merge::Args),
@@ -72,6 +77,7 @@ enum Command {
     Privacy(privacy::Args),
     Bench(bench::Args),
     Demo(demo_command::Args),
+    Doctor(doctor::Args),
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
@@ -88,6 +94,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
+        Command::New(args) => start::run(args),
         Command::Run(args) => run::run(args),
         Command::Reproduce(args) => reproduce::run(args),
         Command::Merge(args) => merge::run(args),
@@ -100,6 +107,7 @@ fn main() -> ExitCode {
         Command::Privacy(args) => privacy::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo_command::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),

@@ -47,13 +47,63 @@ impl Metric {
     }
 }
 
+/// Something that figures and tables show: a metric, or several of them added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// Its name in experiments.
+    pub(crate) name: &'static str,
+    /// The metrics that are added up.
+    pub(crate) parts: &'static [&'static str],
+}
+
+impl Column {
+    /// Sums that have a name of their own.
+    const SUMS: [Self; 2] = [
+        Self { name: "scalars", parts: &["scalars_up", "scalars_down"] },
+        Self { name: "bytes", parts: &["bytes_up", "bytes_down"] },
+    ];
+
+    /// The column of this name.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        let sum = Self::SUMS.into_iter().find(|sum| sum.name == name);
+        let own = METRICS.iter().find(|metric| metric.name == name);
+        sum.or_else(|| {
+            own.map(|metric| Self { name: metric.name, parts: std::slice::from_ref(&metric.name) })
+        })
+    }
+
+    /// The names of all columns.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+        METRICS.iter().map(|metric| metric.name).chain(Self::SUMS.into_iter().map(|sum| sum.name))
+    }
+
+    /// Its value for a run.
+    pub(crate) fn of(self, tally: &Tally) -> f64 {
+        let parts = METRICS.iter().filter(|metric| self.parts.contains(&metric.name));
+        parts.map(|metric| (metric.of)(tally).as_f64()).sum()
+    }
+
+    /// As an axis or a heading says it.
+    pub(crate) fn words(self) -> String {
+        match self.name {
+            "messages" => "messages, both ways".into(),
+            "scalars" => "numbers sent, both ways".into(),
+            "bytes" => "bytes sent, both ways".into(),
+            "regret_each" => "regret of each agent".into(),
+            "normalised_reward" => "reward, as a multiple of choosing at random".into(),
+            "rand_index" => "agreement with the true clusters (Rand index)".into(),
+            other => other.replace('_', " "),
+        }
+    }
+}
+
 /// A metric in a line.
 const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
     Metric { name, of }
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) const METRICS: [Metric; 24] = [
+pub(crate) static METRICS: [Metric; 24] = [
     // Σ of what the chosen arms were worth less than the best ones, the same per agent, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
     metric("regret_each", |tally| Measure::Number(tally.regret_each())),

@@ -1,20 +1,38 @@
-//! Progress on stderr: a bar on a terminal, a line a cell elsewhere, nothing if asked to be quiet.
+//! Progress on stderr: a bar on a terminal, lines elsewhere, nothing if asked to be quiet.
 
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::experiment::Cell;
 use crate::runner::Outcome;
 
+/// Elsewhere than on a terminal, so much time passes between two lines about cells that are still running.
+const EVERY: Duration = Duration::from_secs(20);
+/// Of more cells than this, not every one has a line of its own.
+const MOST_LINES: u64 = 200;
+
 /// Says how far an experiment has come.
 #[derive(Debug)]
 pub(crate) struct Progress {
     form: Form,
-    finished: AtomicU64,
     total: u64,
+    /// The work of all cells that were left to run.
+    work: f64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    finished: u64,
+    start: Instant,
+    /// The work of cells that finished since the start.
+    done: f64,
+    /// The work that was done of each cell that is running, by its place in the plan.
+    running: Vec<(usize, f64)>,
+    said: Instant,
 }
 
 #[derive(Debug)]
@@ -25,15 +43,15 @@ enum Form {
 }
 
 impl Progress {
-    /// Progress through `total` cells, `finished` of which were there before.
-    pub(crate) fn new(finished: usize, total: usize, quiet: bool) -> Self {
-        let (finished, total) = (finished as u64, total as u64);
+    /// Progress through `total` cells, of which these are left to run.
+    pub(crate) fn new(left: &[&Cell], total: usize, quiet: bool) -> Self {
+        let total = total as u64;
+        let finished = total - left.len() as u64;
         let form = if quiet {
             Form::Quiet
         } else if std::io::stderr().is_terminal() {
-            let style =
-                ProgressStyle::with_template("{bar:30} {pos}/{len} cells, {elapsed} gone, {eta} left  {msg}")
-                    .expect("the template is well-formed");
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} cells, {elapsed} gone  {msg}")
+                .expect("the template is well-formed");
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
             bar.set_style(style);
             bar.set_position(finished);
@@ -42,18 +60,63 @@ impl Progress {
         } else {
             Form::Lines
         };
-        Self { form, finished: AtomicU64::new(finished), total }
+        let now = Instant::now();
+        let state = State { finished, start: now, done: 0.0, running: Vec::new(), said: now };
+        let work = left.iter().map(|cell| cell.work()).sum();
+        Self { form, total, work, state: Mutex::new(state) }
+    }
+
+    /// A cell has come so far: a share from 0 to 1. Long cells are heard of before they end.
+    pub(crate) fn inside(&self, cell: &Cell, share: f64) {
+        if matches!(self.form, Form::Quiet) {
+            return;
+        }
+        let mut state = self.state.lock().expect("nobody panics with it");
+        let own = share * cell.work();
+        match state.running.iter_mut().find(|(place, _)| *place == cell.index) {
+            Some((_, known)) => *known = own,
+            None => state.running.push((cell.index, own)),
+        }
+        if state.said.elapsed() < EVERY {
+            return;
+        }
+        state.said = Instant::now();
+        let left = self.left(&state);
+        match &self.form {
+            Form::Bar(bar) => bar.set_message(format!("{left}  {} {:.0} %", cell.id, 100.0 * share)),
+            Form::Lines => {
+                // Progress that nobody reads any more is no reason to stop.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "running {}/{} {} {:.0} %{left}",
+                    state.finished,
+                    self.total,
+                    cell.id,
+                    100.0 * share
+                );
+            }
+            Form::Quiet => {}
+        }
     }
 
     /// A cell has run.
     pub(crate) fn finished(&self, cell: &Cell, outcome: &Outcome) {
-        let count = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut state = self.state.lock().expect("nobody panics with it");
+        state.finished += 1;
+        state.done += cell.work();
+        state.running.retain(|(place, _)| *place != cell.index);
+        let left = self.left(&state);
         match &self.form {
             Form::Bar(bar) => {
-                bar.set_message(cell.id.clone());
+                bar.set_message(format!("{left}  {}", cell.id));
                 bar.inc(1);
             }
             Form::Lines => {
+                let few = self.total <= MOST_LINES || state.finished == self.total || outcome.is_err();
+                if !few && state.said.elapsed() < Duration::from_secs(2) {
+                    return;
+                }
+                state.said = Instant::now();
                 let result = match outcome {
                     Ok(record) => format!(
                         "regret {:.0} messages {} {:.1} s",
@@ -63,11 +126,27 @@ impl Progress {
                     ),
                     Err(_) => "failed".into(),
                 };
-                // Progress that nobody reads any more is no reason to stop.
-                let _ = writeln!(std::io::stderr(), "cell {count}/{} {} {result}", self.total, cell.id);
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "cell {}/{} {} {result}{left}",
+                    state.finished,
+                    self.total,
+                    cell.id
+                );
             }
             Form::Quiet => {}
         }
+    }
+
+    /// How long it will still take, if what is left goes on as what is done did; nothing at the ends.
+    fn left(&self, state: &State) -> String {
+        let done = state.done + state.running.iter().map(|(_, own)| own).sum::<f64>();
+        let rest = self.work - done;
+        let gone = state.start.elapsed().as_secs_f64();
+        if gone < 2.0 || done <= 0.0 || rest <= 0.0 {
+            return String::new();
+        }
+        format!(", about {} left", duration(gone * rest / done))
     }
 
     /// All cells have run.
@@ -77,6 +156,17 @@ impl Progress {
         }
     }
 }
+
+/// A length of time as people say it: 40 s, 12 min, 3 h.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 99.5 => format!("{s:.0} s"),
+        s if s < 99.5 * 60.0 => format!("{:.0} min", s / 60.0),
+        s if s < 99.5 * 3600.0 => format!("{:.0} h", s / 3600.0),
+        s => format!("{:.0} days", s / 86_400.0),
+    }
+}
+
 /// Says how much of some files has been read: a bar on a terminal, nothing elsewhere.
 #[derive(Debug)]
 pub(crate) struct Bytes(Option<ProgressBar>);

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use posse_sim::{AgentGroups, Curve, Event, Ledger, Observer, RunError, Sent, Stage, Tally};
@@ -39,7 +39,7 @@ pub(crate) fn run(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("cannot start threads")?;
     let trouble: Mutex<Option<anyhow::Error>> = Mutex::new(None);
     let run_one = |(index, cell): (usize, &&Cell)| {
-        let outcome = run_cell(cell, curves, stop)?;
+        let outcome = run_cell(cell, curves, progress, stop)?;
         if let Err(error) = keep(cell, &outcome) {
             stop.store(true, Ordering::Relaxed);
             trouble.lock().expect("nobody panics with it").get_or_insert(error);
@@ -48,7 +48,7 @@ pub(crate) fn run(
         progress.finished(cell, &outcome);
         Some((index, outcome))
     };
-    // Threads take cells one by one in the order of the plan, and finish them in another.
+    // Threads take cells one by one in the order that they are given in, and finish them in another.
     let finished: Vec<(usize, Outcome)> =
         pool.install(|| cells.iter().enumerate().par_bridge().filter_map(run_one).collect());
     progress.done();
@@ -63,7 +63,7 @@ pub(crate) fn run(
 }
 
 /// Runs one cell; a panic is its failure and nobody else's. `None` if it was stopped.
-fn run_cell(cell: &Cell, curves: Curves, stop: &AtomicBool) -> Option<Outcome> {
+fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool) -> Option<Outcome> {
     if stop.load(Ordering::Relaxed) {
         return None;
     }
@@ -75,7 +75,8 @@ fn run_cell(cell: &Cell, curves: Curves, stop: &AtomicBool) -> Option<Outcome> {
         Err(error) => return Some(Err(error.to_string())),
     };
     let ledger = Ledger::new(cell.config.agents);
-    let mut watch = Watch { curve: Curve::new(cell.config.horizon), ledger, groups, stop };
+    let curve = Curve::new(cell.config.horizon);
+    let mut watch = Watch { curve, ledger, groups, stop, cell, progress, looked: start };
     let run = AssertUnwindSafe(|| cell.config.run(&mut watch));
     Some(match catch_unwind(run) {
         Ok(Ok(tally)) if !(tally.regret.is_finite() && tally.reward.is_finite()) => {
@@ -101,7 +102,14 @@ struct Watch<'s> {
     ledger: Ledger,
     groups: Option<AgentGroups>,
     stop: &'s AtomicBool,
+    cell: &'s Cell,
+    progress: &'s Progress,
+    /// When progress was last told.
+    looked: Instant,
 }
+
+/// How many interactions pass between two looks at the clock. Looking costs about as much as a few additions.
+const LOOK: u64 = 256;
 
 impl Observer for Watch<'_> {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
@@ -121,6 +129,10 @@ impl Observer for Watch<'_> {
     fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
         if self.stop.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
+        }
+        if tally.interactions.is_multiple_of(LOOK) && self.looked.elapsed() > Duration::from_secs(1) {
+            self.looked = Instant::now();
+            self.progress.inside(self.cell, tally.interactions as f64 / self.cell.config.horizon as f64);
         }
         if let Some(groups) = &mut self.groups {
             groups.interacted(tally)?;

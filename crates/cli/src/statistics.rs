@@ -50,7 +50,7 @@ impl Interval {
 }
 
 /// Where |t| of so many degrees of freedom stays below in 95 of 100 cases.
-fn quantile(freedom: f64) -> f64 {
+pub(crate) fn quantile(freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1000.0);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
@@ -162,6 +162,7 @@ mod tests {
             assert!((two_sided(t, freedom) - p).abs() < 1e-4, "{t} {freedom}: {}", two_sided(t, freedom));
         }
         assert_eq!(two_sided(0.0, 5.0), 1.0);
+        assert!((quantile(9.0) - 2.262).abs() < 1e-3 && (quantile(1.0) - 12.706).abs() < 1e-3);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use posse_sim::Tally;
 
-use crate::experiment::Group;
+use crate::experiment::{FigurePlan, Group};
+use crate::metric::Column;
 use crate::row::Row;
 use crate::statistics::mean;
 
@@ -10,8 +11,17 @@ const HEADER: [&str; 7] = ["cell", "regret", "messages", "scalars", "bytes", "re
 
 /// A table with a line for each group that has rows, which come in the order of the plan. Where groups differ
 /// in the number of agents, regret per agent is what can be compared.
-pub(crate) fn summary(groups: &[Group], rows: &[Row<'_>]) -> String {
+///
+/// What the figures of the experiment show, and the usual columns do not, stands before the seconds.
+pub(crate) fn summary(groups: &[Group], figures: &[FigurePlan], rows: &[Row<'_>]) -> String {
     let each = differ_in_agents(groups);
+    let mut more: Vec<Column> = Vec::new();
+    for column in figures.iter().flat_map(FigurePlan::measured) {
+        let known = HEADER.contains(&column.name) || column.name == "regret_each" || more.contains(&column);
+        if !known {
+            more.push(column);
+        }
+    }
     let chunks = rows.chunk_by(|one, other| one.cell.group == other.cell.group);
     let lines = chunks.map(|own| {
         let mut line = line(&groups[own[0].cell.group].id, own).to_vec();
@@ -19,11 +29,18 @@ pub(crate) fn summary(groups: &[Group], rows: &[Row<'_>]) -> String {
             let values = own.iter().map(|row| row.tally().regret_each());
             line.insert(2, Estimate::of(values).with_error());
         }
+        for column in &more {
+            let values = own.iter().map(|row| column.of(row.tally()));
+            line.insert(line.len() - 1, Estimate::of(values).with_error());
+        }
         line
     });
     let mut header = HEADER.map(String::from).to_vec();
     if each {
         header.insert(2, "each".into());
+    }
+    for column in &more {
+        header.insert(header.len() - 1, column.name.replace('_', " "));
     }
     align(&std::iter::once(header).chain(lines).collect::<Vec<_>>())
 }
@@ -49,6 +66,9 @@ fn line(id: &str, rows: &[Row<'_>]) -> [String; 7] {
     ]
 }
 
+/// Digits after the point that an error may ask for.
+const MOST_DIGITS: usize = 4;
+
 /// A mean over repetitions and its standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
@@ -68,12 +88,22 @@ impl Estimate {
         Self { mean, error }
     }
 
-    /// Mean and error with as many digits and in the same unit: 16.9±0.1k.
+    /// Mean and error with as many digits and in the same unit: 16.9±0.1k. An error that would be rounded away gives
+    /// both more digits: 65.10±0.03k. Where all values are the same there is none.
     pub(crate) fn with_error(&self) -> String {
-        let scale = Scale::of(self.mean);
+        let mut scale = Scale::of(self.mean);
         match self.error {
-            Some(error) => format!("{}±{}{}", scale.number(self.mean), scale.number(error), scale.unit),
-            None => compact(self.mean),
+            Some(error) if error > 0.0 && error.is_finite() => {
+                let shown = |scale: &Scale| (error / scale.factor) * 10f64.powi(scale.digits as i32) >= 0.95;
+                while !shown(&scale) && scale.digits < MOST_DIGITS {
+                    scale.digits += 1;
+                }
+                if !shown(&scale) {
+                    return compact(self.mean);
+                }
+                format!("{}±{}{}", scale.number(self.mean), scale.number(error), scale.unit)
+            }
+            _ => compact(self.mean),
         }
     }
 }
@@ -167,5 +197,9 @@ mod tests {
         assert!((estimate.error.unwrap() - (14.0f64 / 12.0).sqrt()).abs() < 1e-12);
         assert_eq!(Estimate::of([2.0].into_iter()).with_error(), "2");
         assert_eq!(Estimate::of([16_000.0, 17_000.0].into_iter()).with_error(), "16.5±0.5k");
+        let close = |a: f64, b: f64| Estimate::of([a, b].into_iter()).with_error();
+        assert_eq!(close(65_070.0, 65_130.0), "65.10±0.03k");
+        assert_eq!(close(7.0, 7.0), "7");
+        assert_eq!(close(1e9, 1e9 + 1.0), "1.00G");
     }
 }

@@ -91,8 +91,14 @@ pub enum Problem {
         home: String,
     },
     /// Bytes that are not text.
-    #[error("this is not UTF-8 text")]
+    #[error(
+        "this is not UTF-8 text; if it is Latin-1 (é, ü and ñ as one byte), give --latin1, or convert it: \
+         iconv -f latin1 -t utf-8"
+    )]
     Encoding,
+    /// A file that begins as UTF-16 does.
+    #[error("this is UTF-16 text, as spreadsheets save it: convert it, with iconv -f utf-16 -t utf-8")]
+    Utf16,
     /// A directory that has something in it.
     #[error("there is something already: choose another directory, or --force to replace prepared data")]
     Occupied,

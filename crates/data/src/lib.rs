@@ -17,6 +17,7 @@
 //! | [`recommender`] | how do ratings and tags become one? |
 //! | [`log`] | how does a log of decisions become one that can be evaluated on? |
 //! | [`ope`] | what would another policy have earned? |
+//! | [`health`] | can experiments on this data be believed? |
 //! | [`kmeans`] | which rows belong together? |
 //! | [`principal`] | in which directions do points differ most? |
 //!
@@ -26,6 +27,7 @@
 pub mod archive;
 pub mod catalogue;
 mod error;
+pub mod health;
 pub mod kmeans;
 pub mod labelled;
 mod load;

@@ -8,7 +8,7 @@ use posse_sim::world::{ArmClusters, Data, Interactions, LabelledTable, UserClust
 
 use crate::error::{DataError, Problem};
 use crate::labelled::{CLUSTERS, ROWS};
-use crate::recommender::{CENTRES, EVENTS, ITEMS, MEMBERS, USERS};
+use crate::recommender::{CENTRES, EVENTS, ITEMS, MEMBERS, POOLS, USERS};
 use crate::store::{Column, Manifest, scan};
 
 /// Loads prepared data if its content is what `hash` promises: all of the digits, at least the first twelve, or
@@ -98,7 +98,19 @@ fn interactions(directory: &Path, manifest: &Manifest) -> Result<Data, DataError
     let groups: Vec<u32> =
         users.wholes.get(2).into_iter().flatten().map(|&group| u32::try_from(group).unwrap_or(0)).collect();
     let count = users.wholes.first().map_or(0, Vec::len);
-    let interactions = Interactions::new(items.width, items.numbers, count, &events, groups);
+    let mut interactions = Interactions::new(items.width, items.numbers, count, &events, groups);
+    if let Ok(table) = manifest.table(POOLS, directory) {
+        let mut pools = vec![Vec::new(); events.len()];
+        scan(directory, table, |columns| {
+            for (&event, &item) in columns[0].wholes().iter().zip(columns[1].wholes()) {
+                if let Some(pool) = usize::try_from(event).ok().and_then(|event| pools.get_mut(event)) {
+                    pool.push(u32::try_from(item).unwrap_or(u32::MAX));
+                }
+            }
+            Ok(())
+        })?;
+        interactions = interactions.and_then(|known| known.with_pools(&events, pools));
+    }
     Ok(Data::Interactions(Arc::new(interactions.map_err(|error| impossible(&error, directory))?)))
 }
 

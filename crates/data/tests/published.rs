@@ -59,7 +59,8 @@ fn movie_lens_has_the_published_users_items_and_events() {
     let set = catalogue::find("ml-latest-small").unwrap();
     let files = set.recommender(&raw).unwrap().unwrap();
     let settings = RecommenderSettings::default();
-    let manifest = prepare(&files, &settings, &home.path().join("out"), false, &mut |_| {}).unwrap();
+    let manifest =
+        prepare(&files, &settings, &home.path().join("out"), false, &mut |_| {}, &mut |_| {}).unwrap();
     for (what, expected) in set.counts {
         assert_eq!(manifest.counts[*what], *expected, "{what}");
     }

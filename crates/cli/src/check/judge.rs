@@ -11,21 +11,28 @@ use crate::experiment::{Experiment, Group};
 use crate::metric::Metric;
 use crate::row::{Row, settings};
 use crate::settings::Section;
-use crate::statistics::{Interval, mean, slope, spearman};
+use crate::statistics::{Interval, Paired, mean, slope, spearman};
 use crate::table::compact;
 
 /// What became of every check of an experiment. Groups without rows speak against a claim.
 ///
-/// In a quick run nothing fails: the claims are about the full experiment.
+/// A verdict needs enough seeds to tell it from noise, and the full experiment: otherwise it is INCONCLUSIVE.
 pub(crate) fn judge(experiment: &Experiment, rows: &[Row<'_>]) -> Vec<Verdict> {
     let court = Court { experiment, rows };
     let verdict = |check: &Check| {
-        let (holds, numbers) = court.hear(check);
-        let result = match check.level {
-            _ if holds => Judgement::Pass,
-            Level::Must if !experiment.quick => Judgement::Fail,
-            _ => Judgement::Deviates,
+        let (ruling, mut numbers) = court.hear(check);
+        let result = match (ruling, check.level) {
+            _ if experiment.quick => Judgement::Inconclusive,
+            (Ruling::Unclear, _) => Judgement::Inconclusive,
+            (Ruling::Holds, _) => Judgement::Pass,
+            (Ruling::Broken, Level::Must) => Judgement::Fail,
+            (Ruling::Broken, Level::Expect) => Judgement::Deviates,
         };
+        if experiment.quick {
+            numbers.push("scaled down: the claim is about the full experiment".into());
+        } else if experiment.repetitions < 2 && result == Judgement::Inconclusive {
+            numbers.push("one seed cannot tell a difference from noise: set `repetitions = 5`, say".into());
+        }
         let kind = check.claim.kind();
         let says = check.says.clone().unwrap_or_else(|| format!("{kind}, {}", check.selector));
         Verdict { says, kind: kind.into(), result, numbers }
@@ -33,8 +40,37 @@ pub(crate) fn judge(experiment: &Experiment, rows: &[Row<'_>]) -> Vec<Verdict> {
     experiment.checks.iter().map(verdict).collect()
 }
 
-/// Whether a claim holds, and the numbers that say so.
-type Finding = (bool, Vec<String>);
+/// What the numbers say about a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ruling {
+    Holds,
+    Broken,
+    /// The numbers are as likely either way: too few seeds, or nothing to compare.
+    Unclear,
+}
+
+impl Ruling {
+    /// A claim that holds or not, and whether there are seeds enough to say so.
+    const fn of(holds: bool, clear: bool) -> Self {
+        match (holds, clear) {
+            (_, false) => Self::Unclear,
+            (true, true) => Self::Holds,
+            (false, true) => Self::Broken,
+        }
+    }
+}
+
+/// Differences with at least this probability under chance alone are noise.
+const NOISE: f64 = 0.05;
+
+/// Whether the mean of these differences is not 0 by chance.
+fn is_clear(differences: &[f64]) -> bool {
+    // A difference that is missing belongs to a cell that failed: that speaks against the claim, clearly.
+    differences.iter().any(|difference| difference.is_nan()) || Paired::of(differences).p < NOISE
+}
+
+/// What the numbers say, and the numbers.
+type Finding = (Ruling, Vec<String>);
 
 struct Court<'a> {
     experiment: &'a Experiment,
@@ -46,8 +82,9 @@ impl<'a> Court<'a> {
         match &check.claim {
             Claim::Monotone { y, x, along, rising, slack } => {
                 self.each_series(&check.selector, along, |points| {
-                    let mut points = self.points(points, x, y);
-                    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                    let mut order: Vec<usize> = points.to_vec();
+                    order.sort_by(|a, b| self.value(*a, x).total_cmp(&self.value(*b, x)));
+                    let points = self.points(&order, x, y);
                     let worst = points.windows(2).map(|pair| excess(pair[0].1, pair[1].1, *rising));
                     let worst = worst.fold(0.0, f64::max);
                     let all_there = points.iter().all(|(x, y)| !x.is_nan() && !y.is_nan());
@@ -57,14 +94,22 @@ impl<'a> Court<'a> {
                         y.name(), compact(first.1), compact(last.1), x.name(), compact(first.0),
                         compact(last.0), 100.0 * worst, 100.0 * slack
                     );
-                    (all_there && worst <= *slack, line)
+                    let holds = all_there && worst <= *slack;
+                    // A step in the wrong direction counts if every seed agrees on it, more or less.
+                    let wrong = |pair: &[usize]| {
+                        let [first, next] = [pair[0], pair[1]].map(|group| self.value(group, y));
+                        excess(first, next, *rising) > *slack && is_clear(&self.differences(pair[0], pair[1], y))
+                    };
+                    let clear = if holds { self.repeated() } else { !all_there || order.windows(2).any(wrong) };
+                    (Ruling::of(holds, clear), line)
                 })
             }
             Claim::Spearman { x, y, along, at_least, at_most } => {
                 self.each_series(&check.selector, along, |points| {
                     let rho = spearman(&self.points(points, x, y));
-                    let line = format!("ρ({}, {}) = {rho:.3} over {} groups", x.name(), y.name(), points.len());
-                    (rho >= *at_least && rho <= *at_most, line)
+                    let line =
+                        format!("ρ({}, {}) = {rho:.3} over {} groups", x.name(), y.name(), points.len());
+                    (Ruling::of(rho >= *at_least && rho <= *at_most, self.repeated()), line)
                 })
             }
             Claim::Slope { y, x, along, across, at_least, at_most } => {
@@ -73,16 +118,31 @@ impl<'a> Court<'a> {
                     let found = Interval::of_mean(&slopes);
                     let line = format!(
                         "{} grows as {} to the power {:.2} (95 %: {:.2} to {:.2}) over {} points, {} seeds",
-                        y.name(), x.name(), found.mean, found.low, found.high, points.len(), slopes.len()
+                        y.name(),
+                        x.name(),
+                        found.mean,
+                        found.low,
+                        found.high,
+                        points.len(),
+                        slopes.len()
                     );
-                    (found.high >= *at_least && found.low <= *at_most, line)
+                    (Ruling::of(found.high >= *at_least && found.low <= *at_most, slopes.len() > 1), line)
                 })
             }
             Claim::Range { metric, low, high } => {
                 let lines = self.groups(&check.selector).map(|index| {
                     let value = self.mean(index, metric);
                     let id = &self.experiment.groups[index].id;
-                    (value >= *low && value <= *high, format!("{id}: {} {value}", metric.name))
+                    let holds = value >= *low && value <= *high;
+                    // Seeds that all agree are clear. Otherwise every end of the range must be told from the mean.
+                    let values = self.values(index, metric);
+                    let agree = values.iter().all(|(_, own)| (*own >= *low && *own <= *high) == holds);
+                    let apart = |end: f64| {
+                        let beyond = || values.iter().map(|(_, own)| own - end).collect::<Vec<_>>();
+                        !end.is_finite() || is_clear(&beyond())
+                    };
+                    let clear = value.is_nan() || (agree && self.repeated()) || (apart(*low) && apart(*high));
+                    (Ruling::of(holds, clear), format!("{id}: {} {}", metric.name, compact(value)))
                 });
                 gather(lines)
             }
@@ -103,6 +163,26 @@ impl<'a> Court<'a> {
     fn mean(&self, group: usize, metric: &Metric) -> f64 {
         let own = self.rows.iter().filter(|row| row.cell.group == group);
         mean(own.map(|row| (metric.of)(row.tally()).as_f64()))
+    }
+
+    /// A metric of every seed of a group.
+    fn values(&self, group: usize, metric: &Metric) -> Vec<(u64, f64)> {
+        let own = self.rows.iter().filter(|row| row.cell.group == group);
+        own.map(|row| (row.cell.config.seed.0, (metric.of)(row.tally()).as_f64())).collect()
+    }
+
+    /// How much another group has more than one, for each seed that both have.
+    fn differences(&self, one: usize, other: usize, axis: &Axis) -> Vec<f64> {
+        let Axis::Metric(metric) = axis else { return Vec::new() };
+        let (one, other) = (self.values(one, metric), self.values(other, metric));
+        one.iter()
+            .filter_map(|(seed, own)| Some(other.iter().find(|(theirs, _)| theirs == seed)?.1 - own))
+            .collect()
+    }
+
+    /// Whether there are several seeds.
+    const fn repeated(&self) -> bool {
+        self.experiment.repetitions > 1
     }
 
     fn value(&self, group: usize, axis: &Axis) -> f64 {
@@ -141,7 +221,7 @@ impl<'a> Court<'a> {
         &self,
         selector: &Selector,
         along: &str,
-        hear: impl Fn(&[usize]) -> (bool, String),
+        hear: impl Fn(&[usize]) -> (Ruling, String),
     ) -> Finding {
         self.each_series_across(selector, along, &[], hear)
     }
@@ -152,7 +232,7 @@ impl<'a> Court<'a> {
         selector: &Selector,
         along: &str,
         across: &[String],
-        hear: impl Fn(&[usize]) -> (bool, String),
+        hear: impl Fn(&[usize]) -> (Ruling, String),
     ) -> Finding {
         let mut series: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut order = Vec::new();
@@ -188,7 +268,14 @@ impl<'a> Court<'a> {
             let ids = [low, high].map(|index| &self.experiment.groups[index].id);
             let line =
                 format!("{} {} of {} against {} of {}", metric.name, compact(a), ids[0], compact(b), ids[1]);
-            (a <= factor * b - margin, line)
+            let (low, high) = (self.values(low, metric), self.values(high, metric));
+            let beyond = |(seed, own): &(u64, f64)| {
+                let other = high.iter().find(|(theirs, _)| theirs == seed)?.1;
+                Some(own - (factor * other - margin))
+            };
+            let differences: Vec<f64> = low.iter().filter_map(beyond).collect();
+            let clear = a.is_nan() || b.is_nan() || is_clear(&differences);
+            (Ruling::of(a <= factor * b - margin, clear), line)
         }))
     }
 
@@ -230,7 +317,7 @@ impl<'a> Court<'a> {
                 equal.name,
                 shares.len()
             );
-            (share <= factor, line)
+            (Ruling::of(share <= factor, share.is_nan() || self.repeated()), line)
         }))
     }
 
@@ -243,7 +330,7 @@ impl<'a> Court<'a> {
             let own = self.rows.iter().filter(|row| row.cell.group == index);
             let most = own.map(|row| row.tally().messages()).max();
             let (Some((information, patience)), Some(most)) = (o5_terms(config), most) else {
-                broken.push((false, format!("{id}: there is nothing to compare")));
+                broken.push((Ruling::Broken, format!("{id}: there is nothing to compare")));
                 continue;
             };
             let (most, bound) = (most as f64, config.agents as f64 * information / patience);
@@ -251,13 +338,16 @@ impl<'a> Court<'a> {
             count += 1;
             let share = if most == 0.0 { 0.0 } else { most / bound };
             if share > 1.0 {
-                broken.push((false, line));
+                broken.push((Ruling::Broken, line));
             } else if closest.as_ref().is_none_or(|(known, _)| share > *known) {
                 closest = Some((share, line));
             }
         }
         if broken.is_empty() {
-            let line = closest.map(|(_, line)| (true, format!("{count} groups, the closest is {line}")));
+            // The bound holds for every single cell, so one seed is enough; without a message it says nothing.
+            let line = closest.map(|(share, line)| {
+                (Ruling::of(true, share > 0.0), format!("{count} groups, the closest is {line}"))
+            });
             return gather(line.into_iter());
         }
         gather(broken.into_iter())
@@ -310,10 +400,20 @@ fn interpolate(points: &[(f64, f64)], at: f64) -> Option<f64> {
 }
 
 /// All of several findings; none at all is no support.
-fn gather(findings: impl Iterator<Item = (bool, String)>) -> Finding {
-    let (holds, lines): (Vec<bool>, Vec<String>) = findings.unzip();
-    let lines =
-        lines.into_iter().zip(&holds).map(|(line, holds)| if *holds { line } else { format!("{line}  ←") });
-    let lines = lines.collect::<Vec<_>>();
-    (!holds.is_empty() && holds.iter().all(|holds| *holds), lines)
+fn gather(findings: impl Iterator<Item = (Ruling, String)>) -> Finding {
+    let (rulings, lines): (Vec<Ruling>, Vec<String>) = findings.unzip();
+    let mark = |(line, ruling): (String, &Ruling)| match ruling {
+        Ruling::Holds => line,
+        Ruling::Broken => format!("{line}  ←"),
+        Ruling::Unclear => format!("{line}  ?"),
+    };
+    let lines = lines.into_iter().zip(&rulings).map(mark).collect();
+    let ruling = if rulings.is_empty() || rulings.contains(&Ruling::Broken) {
+        Ruling::Broken
+    } else if rulings.contains(&Ruling::Unclear) {
+        Ruling::Unclear
+    } else {
+        Ruling::Holds
+    };
+    (ruling, lines)
 }

@@ -26,6 +26,8 @@ pub(crate) enum Judgement {
     Fail,
     /// It was expected to hold and does not.
     Deviates,
+    /// The run is too small to say: few seeds, a scaled-down experiment, or nothing to compare.
+    Inconclusive,
 }
 
 impl Judgement {
@@ -35,6 +37,7 @@ impl Judgement {
             Self::Pass => "PASS",
             Self::Fail => "FAIL",
             Self::Deviates => "DEVIATES",
+            Self::Inconclusive => "INCONCLUSIVE",
         }
     }
 }
@@ -54,14 +57,14 @@ pub(crate) fn report(verdicts: &[Verdict], quick: bool) -> String {
     }
     text.push_str("\nchecks\n");
     for verdict in verdicts {
-        text.push_str(&format!("  {:<8}  {}\n", verdict.result.word(), verdict.says));
+        text.push_str(&format!("  {:<12}  {}\n", verdict.result.word(), verdict.says));
         for line in &verdict.numbers {
-            text.push_str(&format!("            {line}\n"));
+            text.push_str(&format!("                {line}\n"));
         }
     }
     if quick {
         text.push_str(
-            "  QUICK: the checks are meant for the full experiment, so none of them can fail here.\n",
+            "  QUICK: the checks are about the full experiment. Run it without --quick for verdicts.\n",
         );
     }
     text

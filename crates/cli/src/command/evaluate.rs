@@ -6,12 +6,16 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use posse_core::{Algorithm, Seed};
 use posse_data::log::load_log;
-use posse_data::ope::{Assignment, Estimate, EvaluationSettings, Interval, evaluate, replay, warning};
+use posse_data::ope::{
+    Assignment, Estimate, EvaluationSettings, Findings, Interval, Judging, ModelKind, Named, evaluate,
+    evaluate_own, read_policy, replay,
+};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::algorithms::check_name;
 use super::{Ending, print, print_json};
+use crate::table::compact;
 
 /// Estimate from a log of decisions what another, federated policy would have earned
 #[derive(Debug, clap::Args)]
@@ -19,18 +23,26 @@ use super::{Ending, print, print_json};
 Example:
   posse evaluate data/shop --algorithm async-lin-ucb --set threshold=5 --agents 8 --by user
   posse evaluate data/shop --algorithm lin-ucb --replay
+  posse evaluate data/shop --policy mine.csv --interval bernstein
 
 Agents learn from the first rows of the log, every one of which they see, and are judged on the others. With
 --replay they learn while the log passes by, from the rows in which they would have done what was done. Rows are
-divided over agents by --by: user, agent (a column of the log, such as a region) or row. `posse data prepare log`
-makes the log; docs/guides/bring-your-own-data.md shows how.")]
+divided over agents by --by: user, agent (a column of the log, such as a region) or row.
+
+With --policy a policy of your own is judged on all rows: a CSV file with a row for each row of the log, and either
+one column, the probability of what was done, or a column for each action, called as in the log.
+
+`posse data prepare log` makes the log; docs/guides/bring-your-own-data.md shows how.")]
 pub(crate) struct Args {
     /// The prepared log
     #[arg(value_name = "DIR")]
     log: PathBuf,
     /// Who decides; `posse algorithms` lists them
-    #[arg(long, value_name = "NAME")]
-    algorithm: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "policy")]
+    algorithm: Option<String>,
+    /// A policy of your own instead: its probabilities in every row of the log
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithm", "replay", "settings"])]
+    policy: Option<PathBuf>,
     /// Settings of the algorithm
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -52,9 +64,19 @@ pub(crate) struct Args {
     /// The probability with which intervals cover
     #[arg(long, default_value_t = 0.95)]
     level: f64,
-    /// Make intervals from N resampled logs instead of the normal distribution
+    /// How intervals are made: normal, bootstrap, or bernstein, which holds for any number of rows
+    #[arg(long, value_name = "HOW", default_value = "normal")]
+    interval: String,
+    /// Make intervals from N resampled logs [default for --interval bootstrap: 1000]
     #[arg(long, value_name = "N")]
     bootstrap: Option<u32>,
+    /// The most that a row may weigh, or none [default: the root of the number of rows, at least the number of
+    /// actions]
+    #[arg(long, value_name = "WEIGHT")]
+    clip: Option<String>,
+    /// What predicts rewards: means, ridge or stumps [default: whichever predicts best]
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     /// The seed of the agents and of resampling
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -65,52 +87,59 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let algorithm = algorithm(args)?;
     let assignment = match args.by.as_str() {
         "user" => Assignment::User,
         "agent" => Assignment::Agent,
         "row" => Assignment::Row,
         other => bail!("--by {other}: one of user, agent, row"),
     };
-    if !(args.level > 0.0 && args.level < 1.0) {
-        bail!("--level {}: between 0 and 1", args.level);
-    }
+    let judging = judging(args)?;
+    let algorithm = args.algorithm.as_deref().map(|name| algorithm(name, &args.settings)).transpose()?;
     let log = load_log(&args.log)?;
     let seed = Seed(args.seed);
-    let (rows, effective, text, document) = if args.replay {
-        let found = replay(&log, &algorithm, args.agents, assignment, seed, args.level)
-            .map_err(|error| anyhow!(error))?;
-        let lines = [("replay", found.estimate)];
-        let head = format!(
-            "{} of {} rows matched and were learned from, {} messages with statistics, {} bytes\n",
-            found.matched, found.rows, found.messages, found.bytes
-        );
-        (found.rows, found.matched as f64, head + &table(found.logged, &lines), json!(found))
-    } else {
-        let interval =
-            args.bootstrap.map_or(Interval::Normal, |samples| Interval::Bootstrap { samples, seed });
-        let settings = EvaluationSettings {
-            algorithm,
-            agents: args.agents,
-            assignment,
-            learn_share: args.learn,
-            explore: args.explore,
-            seed,
-            interval,
-            level: args.level,
-        };
-        let found = evaluate(&log, &settings).map_err(|error| anyhow!(error))?;
-        let head = format!(
-            "learned from {} rows, judged on {}, effective sample size {:.0}, {} messages with statistics, {} bytes\n",
-            found.learned, found.judged, found.effective, found.messages, found.bytes
-        );
-        let estimates: serde_json::Map<_, _> =
-            found.estimates.iter().map(|(name, estimate)| ((*name).to_owned(), json!(estimate))).collect();
-        let mut document = json!(found);
-        document["estimates"] = estimates.into();
-        (found.judged, found.effective, head + &table(found.logged, &found.estimates), document)
+    let (warnings, text, document) = match (algorithm, &args.policy) {
+        (None, None) => bail!("what is to be judged? Say it with --algorithm or --policy"),
+        (_, Some(path)) => {
+            let policy = read_policy(path, &log)?;
+            let found = evaluate_own(&log, &policy, &judging).map_err(|error| anyhow!(error))?;
+            let head = format!("judged on {} rows, {}\n", found.judged, about(&found));
+            (found.warnings.clone(), head + &table(&found), document(&found, json!({})))
+        }
+        (Some(algorithm), None) if args.replay => {
+            let found = replay(&log, &algorithm, args.agents, assignment, seed, args.level)
+                .map_err(|error| anyhow!(error))?;
+            let head = format!(
+                "{} of {} rows matched and were learned from, {} messages with statistics, {} bytes\n",
+                found.matched, found.rows, found.messages, found.bytes
+            );
+            let line = line("replay", None, found.estimate.as_ref());
+            (found.warnings.clone(), head + &header(found.logged) + &line, json!(found))
+        }
+        (Some(algorithm), None) => {
+            let settings = EvaluationSettings {
+                algorithm,
+                agents: args.agents,
+                assignment,
+                learn_share: args.learn,
+                explore: args.explore,
+                seed,
+                judging,
+            };
+            let found = evaluate(&log, &settings).map_err(|error| anyhow!(error))?;
+            let head = format!(
+                "learned from {} rows, judged on {}, {}; {} messages with statistics, {} bytes\n",
+                found.learned,
+                found.findings.judged,
+                about(&found.findings),
+                found.messages,
+                found.bytes
+            );
+            let more = json!({ "learned": found.learned, "messages": found.messages, "bytes": found.bytes });
+            let document = document(&found.findings, more);
+            (found.findings.warnings.clone(), head + &table(&found.findings), document)
+        }
     };
-    if let Some(warning) = warning(effective, rows) {
+    for warning in &warnings {
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     if args.json {
@@ -121,12 +150,81 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// How estimates are to be made.
+fn judging(args: &Args) -> anyhow::Result<Judging> {
+    if !(args.level > 0.0 && args.level < 1.0) {
+        bail!("--level {}: between 0 and 1", args.level);
+    }
+    let bootstrap = |samples| Interval::Bootstrap { samples, seed: Seed(args.seed) };
+    let interval = match (args.interval.as_str(), args.bootstrap) {
+        ("normal", None) => Interval::Normal,
+        ("normal" | "bootstrap", Some(samples)) => bootstrap(samples),
+        ("bootstrap", None) => bootstrap(1000),
+        ("bernstein", None) => Interval::Bernstein,
+        ("bernstein", Some(_)) => bail!("--bootstrap and --interval bernstein contradict each other"),
+        (other, _) => bail!("--interval {other}: one of normal, bootstrap, bernstein"),
+    };
+    let clip = match args.clip.as_deref() {
+        None => None,
+        Some("none") => Some(f64::INFINITY),
+        Some(text) => match text.parse::<f64>() {
+            Ok(limit) if limit >= 1.0 => Some(limit),
+            _ => bail!("--clip {text}: a number, 1 or more, or none"),
+        },
+    };
+    let model = match args.model.as_deref() {
+        None => None,
+        Some(word) => match ModelKind::ALL.into_iter().find(|kind| kind.word() == word) {
+            Some(kind) => Some(kind),
+            None => bail!("--model {word}: one of means, ridge, stumps"),
+        },
+    };
+    Ok(Judging { interval, level: args.level, clip, model })
+}
+
+/// What estimates rest on, in a few words.
+fn about(found: &Findings) -> String {
+    let model = found.model.map_or_else(
+        || "no reward model".into(),
+        |kind| {
+            format!("rewards by {} (explains {:.0} % of them)", kind.word(), 100.0 * found.explained.max(0.0))
+        },
+    );
+    let clip = if found.clip.is_finite() {
+        format!("weights up to {} ({} rows clipped)", compact(found.clip), found.clipped)
+    } else {
+        "weights not clipped".into()
+    };
+    format!("effective sample size {:.0}, {clip}, {model}", found.effective)
+}
+
+/// Everything as one document; estimates by name.
+fn document(found: &Findings, more: serde_json::Value) -> serde_json::Value {
+    let mut document = json!(found);
+    let estimates: serde_json::Map<_, _> = found
+        .estimates
+        .iter()
+        .map(|Named { name, parameter, estimate }| {
+            let mut value = json!(estimate);
+            if let (Some(parameter), Some(map)) = (parameter, value.as_object_mut()) {
+                map.insert("parameter".into(), json!(parameter));
+            }
+            ((*name).to_owned(), value)
+        })
+        .collect();
+    document["estimates"] = estimates.into();
+    if let (Some(document), serde_json::Value::Object(more)) = (document.as_object_mut(), more) {
+        document.extend(more);
+    }
+    document
+}
+
 /// The algorithm with its settings, written as in experiments.
-fn algorithm(args: &Args) -> anyhow::Result<Algorithm> {
+fn algorithm(name: &str, settings: &[String]) -> anyhow::Result<Algorithm> {
     let all = Algorithm::all();
-    check_name(&args.algorithm, "algorithm", all.iter().map(Algorithm::name))?;
+    check_name(name, "algorithm", all.iter().map(Algorithm::name))?;
     let mut table = toml::Table::new();
-    for setting in &args.settings {
+    for setting in settings {
         let (key, value) =
             setting.split_once('=').with_context(|| format!("--set {setting}: write KEY=VALUE"))?;
         let parsed =
@@ -138,7 +236,7 @@ fn algorithm(args: &Args) -> anyhow::Result<Algorithm> {
             table.insert((*key).into(), value.clone());
         }
     }
-    let known = crate::settings::Section::Algorithm.variants().into_iter().find(|v| v.name == args.algorithm);
+    let known = crate::settings::Section::Algorithm.variants().into_iter().find(|v| v.name == name);
     let known = known.expect("the name is known");
     if let Some(key) = table.keys().find(|key| known.setting(key).is_none()) {
         bail!(
@@ -147,22 +245,27 @@ fn algorithm(args: &Args) -> anyhow::Result<Algorithm> {
             known.name
         );
     }
-    table.insert("name".into(), args.algorithm.clone().into());
+    table.insert("name".into(), name.into());
     Algorithm::deserialize(toml::Value::Table(table)).map_err(|error| anyhow!("--set: {}", error.message()))
 }
 
 /// Estimates in columns, beside what was logged.
-fn table(logged: f64, estimates: &[(&'static str, Option<Estimate>)]) -> String {
-    let mut text = format!("\n{:<8} {:>9} {:>21}  {:>9}\n", "", "value", "interval", "effective");
-    text.push_str(&format!("{:<8} {logged:>9.5}\n", "logged"));
-    for (name, estimate) in estimates {
-        text.push_str(&match estimate {
-            Some(Estimate { value, low, high, effective }) => {
-                let interval = format!("{low:.5} to {high:.5}");
-                format!("{name:<8} {value:>9.5} {interval:>21}  {effective:>9.0}\n")
-            }
-            None => format!("{name:<8} {:>9}\n", "-"),
-        });
-    }
-    text
+fn table(found: &Findings) -> String {
+    let lines = found.estimates.iter().map(|own| line(own.name, own.parameter, own.estimate.as_ref()));
+    header(found.logged) + &lines.collect::<String>()
+}
+
+fn header(logged: f64) -> String {
+    let head = format!("\n{:<8} {:>9} {:>21}  {:>9}\n", "", "value", "interval", "effective");
+    head + &format!("{:<8} {logged:>9.5}\n", "logged")
+}
+
+fn line(name: &str, parameter: Option<f64>, estimate: Option<&Estimate>) -> String {
+    let Some(Estimate { value, low, high, effective }) = estimate else {
+        return format!("{name:<8} {:>9}\n", "-");
+    };
+    let interval = format!("{low:.5} to {high:.5}");
+    let symbol = if name == "switch" { "τ" } else { "λ" };
+    let parameter = parameter.map_or_else(String::new, |own| format!("  {symbol} = {own}"));
+    format!("{name:<8} {value:>9.5} {interval:>21}  {effective:>9.0}{parameter}\n")
 }

@@ -16,7 +16,7 @@ use crate::row::Row;
 use crate::runner::Outcome;
 use crate::shard::Shard;
 use crate::shelf::Shelf;
-use crate::{interrupt, runner, statement, table};
+use crate::{interrupt, runner, silence, statement, table};
 
 /// How to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -97,8 +97,11 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
         }
     }
     let pending: Vec<usize> = (0..cells.len()).filter(|place| outcomes[*place].is_none()).collect();
-    let progress = Progress::new(cells.len() - pending.len(), cells.len(), options.quiet);
+    // The longest first, so that the last one does not keep a single processor busy at the end.
+    let mut pending = pending;
+    pending.sort_by(|one, other| cells[*other].work().total_cmp(&cells[*one].work()));
     let left: Vec<&Cell> = pending.iter().map(|place| &cells[*place]).collect();
+    let progress = Progress::new(&left, cells.len(), options.quiet);
     let keep = |cell: &Cell, outcome: &Outcome| {
         if let (Some(shelf), Ok(record)) = (&shelf, outcome) {
             shelf.put(cell, record)?;
@@ -171,6 +174,9 @@ fn conclude(
         show(experiment, &rows, &verdicts)
     };
     print(&text)?;
+    for line in silence::silent(&experiment.groups, &rows) {
+        let _ = writeln!(std::io::stderr(), "warning: {line}");
+    }
     if !options.quiet {
         say_how_to_report(options);
     }
@@ -204,7 +210,7 @@ pub(super) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdic
         ""
     };
     label.to_owned()
-        + &table::summary(&experiment.groups, rows)
+        + &table::summary(&experiment.groups, &experiment.figures, rows)
         + &statement::report(&experiment.groups, rows)
         + &check::report(verdicts, experiment.quick)
 }

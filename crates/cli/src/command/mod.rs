@@ -9,6 +9,7 @@ pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod evaluate;
 mod execute;
 mod listing;
@@ -22,6 +23,7 @@ mod reproduce_all;
 pub(crate) mod run;
 mod runtime;
 pub(crate) mod serve;
+pub(crate) mod start;
 pub(crate) mod token;
 pub(crate) mod worlds;
 

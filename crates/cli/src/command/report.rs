@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Also write each figure as PNG into this directory
     #[arg(long, value_name = "DIR")]
     png: Option<PathBuf>,
+    /// Draw the figures of --svg and --png light on black
+    #[arg(long)]
+    dark: bool,
     /// Say only where things were written
     #[arg(long, short)]
     quiet: bool,
@@ -51,10 +54,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     write_page(&material, &page)?;
     let mut written = vec![page];
     if let Some(directory) = &args.svg {
-        written.extend(write_svg(&material, directory)?);
+        written.extend(write_svg(&material, directory, args.dark)?);
     }
     if let Some(directory) = &args.png {
-        written.extend(write_png(&material, directory)?);
+        written.extend(write_png(&material, directory, args.dark)?);
     }
     let verdicts = material.verdicts.as_deref().unwrap_or_default();
     let mut text = String::new();

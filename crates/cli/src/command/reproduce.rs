@@ -1,5 +1,6 @@
 //! `posse reproduce`: the published figures and tables, by id.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use super::data::fetch::prepare_with;
 use super::data::users::draw_users;
 use super::execute::{Options, execute};
 use super::{Ending, print, print_json, reproduce_all};
+use crate::calibrate;
 use crate::experiment::Experiment;
 use crate::fetch::{Request, default_directory};
 use crate::figures::{self, Figure, Status};
+use crate::progress::duration;
 
 /// List the published figures and tables, or run one
 #[derive(Debug, clap::Args)]
@@ -74,9 +77,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     if args.fetch {
         fetch(args, text)?;
     }
-    let path = Path::new("experiments").join(format!("{id}.toml"));
-    let experiment = Experiment::from_text(&path, text.to_owned(), args.options.quick)?;
+    let experiment = read(id, text, args.options.quick)?;
+    if !args.options.quiet {
+        let speed = calibrate::seconds_of_an_interaction();
+        // What was measured is of the whole experiment.
+        let measured = figures::minutes(text).filter(|_| !args.options.quick);
+        let seconds = measured
+            .map_or_else(|| calibrate::seconds_of(&experiment, speed), |own| calibrate::scaled(own, speed));
+        let cells = experiment.cells().len();
+        let _ = writeln!(std::io::stderr(), "{cells} cells, about {} on this machine", duration(seconds));
+    }
     execute(&experiment, &args.options)
+}
+
+fn read(id: &str, text: &str, quick: bool) -> anyhow::Result<Experiment> {
+    let path = Path::new("experiments").join(format!("{id}.toml"));
+    Experiment::from_text(&path, text.to_owned(), quick)
 }
 
 /// Draws a figure of prepared data, which is no experiment: nothing in it is run.
@@ -118,8 +134,18 @@ fn fetch(args: &Args, text: &str) -> anyhow::Result<()> {
     prepare_with(words).map(drop)
 }
 
-/// All figures with their status, paper by paper.
+/// All figures with their status and how long they take here, paper by paper.
 fn listing(all: &[Figure]) -> String {
+    let of_an_interaction = calibrate::seconds_of_an_interaction();
+    let time = |figure: &Figure| {
+        let text = figures::text(&figure.id).filter(|_| figure.status == Status::Available)?;
+        let measured = figures::minutes(text).map(|minutes| calibrate::scaled(minutes, of_an_interaction));
+        let guess = || {
+            let experiment = read(&figure.id, text, false).ok()?;
+            Some(calibrate::seconds_of(&experiment, of_an_interaction))
+        };
+        Some(duration(measured.or_else(guess)?))
+    };
     let width = all.iter().map(|figure| figure.id.len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut paper = "";
@@ -130,8 +156,13 @@ fn listing(all: &[Figure]) -> String {
             text.push_str(&format!("{gap}{paper}\n"));
         }
         let Figure { id, shows, status, .. } = figure;
-        text.push_str(&format!("  {id:<width$}  {:<10}  {shows}\n", status.words()));
+        let time = time(figure).unwrap_or_default();
+        text.push_str(&format!("  {id:<width$}  {:<10} {time:>7}  {shows}\n", status.words()));
     }
     let available = all.iter().filter(|figure| figure.status == Status::Available).count();
-    text + &format!("\n{available} of {} can be run: posse reproduce ID --quick\n", all.len())
+    text + &format!(
+        "\n{available} of {} can be run: posse reproduce ID --quick. Times are for the whole of it, here and now:\n\
+         measured, or by the number of interactions, and scaled by a second of calibration.\n",
+        all.len()
+    )
 }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use super::{Demo, Story};
+use crate::report::{escape, plain};
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 64.0;
-const BOTTOM: f64 = 44.0;
+/// The picture at two widths, of which the page shows the one that fits: width, height, room for names at the right.
+const SIZES: [(&str, f64, f64, f64); 2] = [("wide", 860.0, 420.0, 120.0), ("narrow", 400.0, 320.0, 16.0)];
+const LEFT: f64 = 58.0;
+const BOTTOM: f64 = 46.0;
 const TOP: f64 = 16.0;
-const RIGHT: f64 = 110.0;
 /// Points of a curve.
 const POINTS: usize = 400;
 
@@ -39,20 +39,23 @@ fn indices(length: usize) -> impl Iterator<Item = usize> {
     (0..length).filter(move |index| (index + 1) % step == 0 || index + 1 == length)
 }
 
+/// The three ways of learning, each with the colour that it has in the picture and in the table.
+const WAYS: [(&str, usize); 3] = [("alone", 1), ("federated", 0), ("central", 2)];
+
 fn html(demo: &Demo, story: &Story) -> String {
     let last = |curve: &[f64]| curve.last().copied().unwrap_or(0.0);
     let agents = demo.agents;
     let rows = [
-        ("alone", format!("{agents} agents that tell nobody"), &story.isolated),
-        ("federated", format!("{agents} agents that share sums when it is worth it"), &story.federated),
-        ("central", "one learner that is sent everything at once".into(), &story.central),
+        (format!("{agents} agents that tell nobody"), &story.isolated),
+        (format!("{agents} agents that share sums when it is worth it"), &story.federated),
+        ("one learner that is sent everything at once".into(), &story.central),
     ];
     let mut events = String::new();
     for (step, what) in &story.events {
-        let _ = writeln!(events, "<li>after {step} interactions: {what}</li>");
+        let _ = writeln!(events, "<li>after {step} interactions: {}</li>", escape(what));
     }
     let mut table = String::new();
-    for (name, who, curve) in rows {
+    for ((name, colour), (who, curve)) in WAYS.into_iter().zip(rows) {
         let (messages, kilobytes) = match name {
             "federated" => (
                 (story.up.messages + story.down.messages).to_string(),
@@ -63,40 +66,40 @@ fn html(demo: &Demo, story: &Story) -> String {
         };
         let _ = writeln!(
             table,
-            "<tr><td>{name}</td><td>{who}</td><td>{:.0}</td><td>{messages}</td><td>{kilobytes}</td></tr>",
+            "<tr><th scope=\"row\"><span class=\"c{colour}\" aria-hidden=\"true\">■</span> {name}</th><td>{:.0}</td>\
+             <td>{messages}</td><td>{kilobytes}</td><td class=\"words\">{who}</td></tr>",
             last(curve)
         );
     }
     let verdict = if story.conserved() { "nothing was lost or counted twice" } else { "something is wrong" };
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>posse demo</title>\n<style>\n\
-         body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 900px; margin: 2em auto; color: #222; padding: 0 1em }}\n\
-         table {{ border-collapse: collapse }} td, th {{ padding: .2em 1em; text-align: right; border-bottom: 1px solid #ddd }}\n\
-         td:nth-child(-n+2), th:nth-child(2) {{ text-align: left }} svg {{ width: 100%; height: auto }}\n</style></head><body>\n\
-         <h1>A federation on one machine</h1>\n\
+    let pictures: String = SIZES.into_iter().map(|size| plot(story, size)).collect();
+    let body = format!(
+        "<header><h1>A federation on one machine</h1>\n\
          <p>{agents} agents choose among {} arms of {} features, {} times in all, and share what they learn through a\n\
          coordinator, over gRPC. <b>Regret</b> is what the best arm would have brought more than the chosen one, added up:\n\
-         lower is better, and where a line is flat there is nothing left to learn.</p>\n\
-         {}\n\
-         <table><tr><th></th><th>who learns</th><th>regret</th><th>messages</th><th>kB</th></tr>\n{table}</table>\n\
-         <h2>What went wrong meanwhile</h2>\n\
-         <p>Whoever was killed saved nothing in that moment. Agents came back from the journal beside them (grey in the\n\
-         picture), the coordinator from its log (red).</p>\n\
+         lower is better, and where a line is flat there is nothing left to learn.</p></header>\n<main>\n\
+         <section id=\"regret\"><h2>Regret over time</h2>\n{pictures}\n\
+         <div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"what it cost\"><table><thead><tr><th scope=\"col\">way</th>\
+         <th scope=\"col\">regret</th><th scope=\"col\">messages</th><th scope=\"col\">kB</th>\
+         <th scope=\"col\" class=\"words\">who learns</th></tr></thead><tbody>\n{table}</tbody></table></div></section>\n\
+         <section id=\"events\"><h2>What went wrong meanwhile</h2>\n\
+         <p>Whoever was killed saved nothing in that moment. Agents came back from the journal beside them (dotted in the\n\
+         picture), the coordinator from its log (dashed and red).</p>\n\
          <ul>\n{events}</ul>\n\
          <p>Of {} observations the coordinator has {}. Agents keep the other {} until they are worth a message: {verdict}.</p>\n\
-         </body></html>\n",
+         </section></main>\n<footer>Made by <code>posse demo</code>. Everything is in this file.</footer>\n",
         super::ARMS,
         super::DIMENSION,
         story.federated.len(),
-        plot(story),
         story.federated.len(),
         story.shared,
         story.unsent
-    )
+    );
+    plain("A federation on one machine: posse demo", &body)
 }
 
-/// Three lines, their names at their ends, and a mark for everything that went wrong.
-fn plot(story: &Story) -> String {
+/// Three lines, their names at their ends or above the picture, and a mark for everything that went wrong.
+fn plot(story: &Story, (class, width, height, right): (&str, f64, f64, f64)) -> String {
     let horizon = story.federated.len().max(1) as f64;
     let highest = [&story.isolated, &story.federated, &story.central]
         .into_iter()
@@ -104,65 +107,70 @@ fn plot(story: &Story) -> String {
         .fold(1.0, f64::max);
     let unit = nice(highest / 5.0);
     let ceiling = (highest / unit).ceil() * unit;
-    let x = |step: f64| LEFT + (WIDTH - LEFT - RIGHT) * step / horizon;
-    let y = |regret: f64| HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * regret / ceiling;
+    let x = |step: f64| LEFT + (width - LEFT - right) * step / horizon;
+    let y = |regret: f64| height - BOTTOM - (height - BOTTOM - TOP) * regret / ceiling;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" role=\"img\" aria-label=\"cumulative regret\">\n"
+        "<svg class=\"plot {class}\" viewBox=\"0 0 {width} {height}\" font-size=\"13\" role=\"img\" aria-label=\"cumulative \
+         regret over interactions, alone, federated and central\">\n"
     );
     let mut level = 0.0;
     while level <= ceiling + 1e-9 {
         let at = y(level);
         let _ = writeln!(
             svg,
-            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#e4e4e4\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{level:.0}</text>",
-            WIDTH - RIGHT,
+            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{:.1}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{level:.0}</text>",
+            width - right,
             LEFT - 8.0,
             at + 4.0
         );
         level += unit;
     }
-    for tick in 0..=4 {
-        let step = horizon * f64::from(tick) / 4.0;
+    let ticks = if class == "wide" { 4 } else { 2 };
+    for tick in 0..=ticks {
+        let step = horizon * f64::from(tick) / f64::from(ticks);
+        // The last number would be cut off in the middle.
+        let anchor = if tick == ticks && class != "wide" { "end" } else { "middle" };
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{step:.0}</text>",
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{step:.0}</text>",
             x(step),
-            HEIGHT - BOTTOM + 18.0
+            height - BOTTOM + 18.0
         );
     }
+    let middle = f64::midpoint(TOP, height - BOTTOM);
     let _ = writeln!(
         svg,
-        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">interactions</text><text x=\"14\" y=\"{:.1}\" transform=\"rotate(-90 14 {:.1})\" text-anchor=\"middle\" fill=\"#555\">cumulative regret</text>",
+        "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">interactions</text>\
+         <text transform=\"translate(14 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">cumulative regret</text>",
         x(horizon / 2.0),
-        HEIGHT - 8.0,
-        HEIGHT / 2.0,
-        HEIGHT / 2.0
+        height - 6.0,
     );
     for (step, what) in &story.events {
-        let colour = if what.starts_with("coordinator") { "#b00020" } else { "#bbb" };
+        let kind = if what.starts_with("coordinator") { "fault coordinator" } else { "fault" };
         let at = x(*step as f64);
         let _ = writeln!(
             svg,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{}\" stroke=\"{colour}\" stroke-dasharray=\"3 4\"><title>{what}</title></line>",
-            HEIGHT - BOTTOM
+            "<path class=\"{kind}\" d=\"M{at:.1} {TOP}V{}\"><title>{}</title></path>",
+            height - BOTTOM,
+            escape(what)
         );
     }
-    let curves = [
-        ("alone", "#8a8a8a", &story.isolated),
-        ("federated", "#0b62a4", &story.federated),
-        ("central", "#2a8a4a", &story.central),
-    ];
-    for (name, colour, curve) in curves {
-        let mut points = format!("{:.1},{:.1}", x(0.0), y(0.0));
+    for ((name, colour), curve) in WAYS.into_iter().zip([&story.isolated, &story.federated, &story.central]) {
+        let mut line = format!("M{:.1} {:.1}", x(0.0), y(0.0));
         for index in indices(curve.len()) {
-            let _ = write!(points, " {:.1},{:.1}", x((index + 1) as f64), y(curve[index]));
+            let _ = write!(line, "L{:.1} {:.1}", x((index + 1) as f64), y(curve[index]));
         }
         let end = curve.last().copied().unwrap_or(0.0);
+        let (place, anchor) = if class == "wide" {
+            ((x(horizon) + 6.0, y(end) + 4.0), "start")
+        } else {
+            ((x(horizon) - 4.0, y(end) - 6.0), "end")
+        };
         let _ = writeln!(
             svg,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/><text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{name} {end:.0}</text>",
-            x(horizon) + 6.0,
-            y(end) + 4.0
+            "<g class=\"c{colour}\"><path class=\"line\" d=\"{line}\"/><text class=\"end\" x=\"{:.1}\" y=\"{:.1}\" \
+             text-anchor=\"{anchor}\">{name} {end:.0}</text></g>",
+            place.0, place.1
         );
     }
     svg + "</svg>"

@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use super::contender::OWN;
 use super::curves::Curves;
+use super::library::DataSource;
 use super::source::{Entry, Table, Value};
 use crate::settings::{BOTH_THRESHOLDS, Kind, Section, Setting, THRESHOLD, Variant, nested_defaults};
 
@@ -30,6 +31,22 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
         whole.entry(section.key()).or_insert_with(empty);
     }
     whole
+}
+
+/// Writes the whole hash of the data that was read where the experiment says `any` or only its first digits, so
+/// that the experiment kept with results names exactly what they were made of. A sweep over several sources
+/// keeps what is written: one key cannot name them all.
+pub(super) fn pin_hash(resolved: &mut toml::Table, sources: &[DataSource]) {
+    let Some(toml::Value::Table(environment)) = resolved.get_mut(Section::Environment.key()) else { return };
+    let named = |source: &&DataSource| {
+        environment.get("data").and_then(toml::Value::as_str).is_some_and(|path| path == source.path)
+    };
+    if let [source] = sources
+        && named(&source)
+        && matches!(environment.get("hash"), Some(toml::Value::String(_)))
+    {
+        environment.insert("hash".into(), source.hash.clone().into());
+    }
 }
 
 fn complete_algorithms(tables: &[&Table]) -> Vec<toml::Value> {

@@ -1,14 +1,15 @@
 //! Experiments: a file of settings, the sweeps in it, and the cells they expand to.
 //!
-//! Reading has five steps, and the errors of each are all reported before the next begins: [`source`] (is
-//! it TOML?), [`structure`] (known keys, right types?), [`sweep`] (which combinations?), [`resolve`] (is
-//! every value in range, every combination possible?) and [`check`] (do the checks make
-//! sense?). Nothing runs before all five are through.
+//! Reading has six steps: [`source`] (is it TOML?), [`structure`] (known keys, right types?), [`sweep`] (which
+//! combinations?), [`resolve`] (is every value in range, every combination possible?), [`check`] and
+//! [`figures`] (do they speak of what is there?). A file that is not TOML ends there. All other mistakes, of
+//! whichever step, are reported together, as far as one does not hide another. Nothing runs before all are gone.
 
 mod complete;
 mod contender;
 mod curves;
 pub(crate) mod diagnostic;
+pub(crate) mod figures;
 mod library;
 mod quick;
 pub(crate) mod resolve;
@@ -21,8 +22,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use posse_core::Seed;
+use posse_core::{Algorithm, Seed};
 use posse_sim::RunConfig;
+use posse_sim::network::{FaultConfig, NetworkConfig};
+use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
 use serde_json::Value as Json;
 
 use crate::check::{self, Check};
@@ -30,6 +33,8 @@ use contender::{contenders, distinct_settings, worlds};
 pub(crate) use curves::Curves;
 use diagnostic::Diagnostic;
 pub(crate) use diagnostic::Report;
+pub(crate) use figures::FigurePlan;
+pub(crate) use library::DataSource;
 use library::Library;
 use source::{Entry, Node, Table};
 
@@ -53,6 +58,10 @@ pub(crate) struct Experiment {
     pub(crate) checks: Vec<Check>,
     /// Which curves are kept.
     pub(crate) curves: Curves,
+    /// What its figures show.
+    pub(crate) figures: Vec<FigurePlan>,
+    /// The prepared data that its cells read, each with the hash of its content.
+    pub(crate) sources: Vec<DataSource>,
     seed: u64,
 }
 
@@ -80,6 +89,26 @@ pub(crate) struct Cell {
     pub(crate) config: RunConfig,
 }
 
+impl Cell {
+    /// About how much there is to do, in interactions of a linear learner: enough to begin with the longest cells
+    /// and to say how long the others will take.
+    pub(crate) fn work(&self) -> f64 {
+        let RunConfig { horizon, agents, algorithm, .. } = &self.config;
+        let (horizon, agents) = (*horizon as f64, *agents as f64);
+        let each = match algorithm.name() {
+            "fn-ucb" => 2_000.0 * agents.min(10.0),
+            "neural-ucb" | "neural-ts" => 2_000.0,
+            // A kernel learner solves a system of all that its agent has seen.
+            "kernel-ucb" | "kernel-ts" => 0.01 * horizon / agents * (horizon / agents).min(1e4),
+            name if name.contains("glb") || name.contains("glm") => 20.0,
+            name if name.contains("club") => 3.0,
+            "async-lin-ucb-am" => 4.0,
+            _ => 1.0,
+        };
+        horizon * each.max(1.0)
+    }
+}
+
 impl Experiment {
     /// Reads and checks the experiment at `path`.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
@@ -95,6 +124,15 @@ impl Experiment {
         Self::from_text(path, text, true)
     }
 
+    /// Reads the experiment that results were made of, from the copy at `path` in their directory. Its data is
+    /// not loaded: `sources` says what was read.
+    pub(crate) fn read_recorded(path: &Path, sources: Vec<DataSource>) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse_with(&text, false, |_| Library::recorded(sources))
+            .map_err(|found| Report::new(path.display().to_string(), text, found).into())
+    }
+
     /// Checks the text of the experiment at `path`, scaled down if it is to be quick.
     pub(crate) fn from_text(path: &Path, text: String, quick: bool) -> anyhow::Result<Self> {
         match Self::parse(&text, quick) {
@@ -106,16 +144,44 @@ impl Experiment {
         }
     }
 
-    /// Checks the text of an experiment.
+    /// Checks the text of an experiment, and loads the data that it names.
     fn parse(text: &str, quick: bool) -> Result<Self, Vec<Diagnostic>> {
+        Self::parse_with(text, quick, Library::new)
+    }
+
+    /// Checks the text of an experiment; its data comes from the library that is made for its `prepare`.
+    fn parse_with(
+        text: &str,
+        quick: bool,
+        library: impl FnOnce(Option<&str>) -> Library,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut root = Table::parse(text)?;
-        let found = structure::check(&root);
+        let mut found = structure::check(&root);
         if !found.is_empty() {
+            // Without what is written wrongly, the rest of the file can be read for further mistakes. If leaving
+            // it out makes other things wrong, such as a key that is missing now, the first list is all we know.
+            let mut rest = root;
+            found.iter().for_each(|mistake| resolve::without(&mut rest, &mistake.span));
+            structure::supply_sizes(&mut rest);
+            if structure::check(&rest).is_empty()
+                && let Err(more) = Self::build(&rest, quick, library)
+            {
+                found.extend(more.into_iter().filter(|mistake| !mistake.message.contains(", its default: ")));
+            }
             return Err(found);
         }
         if quick {
             quick::scale_down(&mut root);
         }
+        Self::build(&root, quick, library)
+    }
+
+    /// Expands and checks a file of the right form. All mistakes of all parts come together.
+    fn build(
+        root: &Table,
+        quick: bool,
+        library: impl FnOnce(Option<&str>) -> Library,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let whole = |key: &str, default: u64| {
             let written =
                 root.get(key).and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_integer);
@@ -124,12 +190,31 @@ impl Experiment {
         let (seed, repetitions) = (whole("seed", 0), whole("repetitions", 1));
         let written: Vec<&Node> =
             root.get("algorithm").map_or(&[][..], |entry| entry.node.elements()).iter().collect();
-        let resolved =
-            complete::complete(&root, &written.iter().filter_map(|node| node.table()).collect::<Vec<_>>());
-        let groups = groups(&root, &written, repetitions)?;
-        let checks = check::read(root.get("check"), &groups)?;
-        let curves = Curves::read(&root);
-        Ok(Self { id: String::new(), quick, groups, repetitions, resolved, checks, curves, seed })
+        let mut resolved =
+            complete::complete(root, &written.iter().filter_map(|node| node.table()).collect::<Vec<_>>());
+        let prepare = root.get("prepare").and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_str);
+        let library = library(prepare);
+        let (groups, mut found) = groups(root, &written, repetitions, &library);
+        let sources = library.sources();
+        complete::pin_hash(&mut resolved, &sources);
+        // Without groups there is nothing that checks and figures could be about.
+        let (mut checks, mut figures) = (Vec::new(), Vec::new());
+        if !groups.is_empty() {
+            match check::read(root.get("check"), &groups) {
+                Ok(read) => checks = read,
+                Err(more) => found.extend(more),
+            }
+            match figures::read(root.get("figure"), &groups) {
+                Ok(read) => figures = read,
+                Err(more) => found.extend(more),
+            }
+        }
+        if !found.is_empty() {
+            return Err(found);
+        }
+        let curves = Curves::read(root);
+        let id = String::new();
+        Ok(Self { id, quick, groups, repetitions, resolved, checks, curves, figures, sources, seed })
     }
 
     /// All cells, in the order of the plan: groups as written, then seeds.
@@ -156,8 +241,14 @@ impl Experiment {
     }
 }
 
-/// Expands the sweeps and checks every combination.
-fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group>, Vec<Diagnostic>> {
+/// Expands the sweeps and checks every combination. Returns all groups, also those whose settings are impossible,
+/// so that whatever refers to them can be read, and what is wrong.
+fn groups(
+    root: &Table,
+    written: &[&Node],
+    repetitions: u64,
+    library: &Library,
+) -> (Vec<Group>, Vec<Diagnostic>) {
     let is_shared = |entry: &&Entry| {
         let apart = [
             "title",
@@ -168,6 +259,7 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
             "repetitions",
             "algorithm",
             "curves",
+            "figure",
             "check",
         ];
         !apart.contains(&entry.key.as_str())
@@ -183,10 +275,8 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         let size = cells.map_or_else(|| "far too many".into(), |cells| cells.to_string());
         let message =
             format!("the sweeps and repetitions make {size} cells: at most {MOST_CELLS} can be run");
-        return Err(vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
+        return (Vec::new(), vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
     }
-    let prepare = root.get("prepare").and_then(|entry| entry.node.scalar()).and_then(toml::Value::as_str);
-    let library = Library::new(prepare);
     let (mut groups, mut found) = (Vec::new(), Vec::new());
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
     for (index, contender) in contenders.iter().enumerate() {
@@ -194,8 +284,11 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
         for world in sweep::expand(&worlds[index]) {
             for own in sweep::expand(&contender.table) {
                 let (id, choices) = id(&contender.name, &world.choices, &distinct, &own.choices);
-                match resolve::resolve(&world.table, &own.table, &contender.header, &library) {
-                    Err(problems) => found.extend(problems),
+                match resolve::resolve(&world.table, &own.table, &contender.header, library) {
+                    Err(problems) => {
+                        found.extend(problems);
+                        groups.push(Group { id, choices, config: stand_in(&contender.name) });
+                    }
                     Ok(config) => {
                         let content = format!("{config:?}");
                         if let Some(earlier) = ids.get(&content).or_else(|| ids.get(&id)) {
@@ -211,7 +304,23 @@ fn groups(root: &Table, written: &[&Node], repetitions: u64) -> Result<Vec<Group
             }
         }
     }
-    if found.is_empty() { Ok(groups) } else { Err(found) }
+    (groups, found)
+}
+
+/// A run in the place of one whose settings are impossible: of the same algorithm, and never started.
+fn stand_in(algorithm: &str) -> RunConfig {
+    let all = Algorithm::all();
+    let named = all.iter().find(|known| known.name() == algorithm).or(all.first());
+    RunConfig {
+        seed: Seed(0),
+        agents: 1,
+        horizon: 1,
+        world: WorldConfig::Linear(LinearConfig::default()),
+        arrival: ArrivalConfig::default(),
+        network: NetworkConfig::default(),
+        faults: FaultConfig::default(),
+        algorithm: named.expect("there are algorithms").clone(),
+    }
 }
 
 type Choices = [(Vec<String>, String)];

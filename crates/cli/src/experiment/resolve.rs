@@ -25,7 +25,9 @@ pub(crate) fn resolve(
     let mut combination =
         Combination { shared: shared.clone(), algorithm: algorithm.clone(), header: header.clone(), library };
     let config = combination.config().map_err(|diagnostic| vec![diagnostic])?;
-    if config.check().is_ok() {
+    // Without its data a world cannot be built. The run whose results are being read has checked it.
+    let unseen = !library.has_data() && config.world.data().is_some();
+    if unseen || config.check().is_ok() {
         return Ok(config);
     }
     // Leaving out what is wrong, one key at a time, brings up what else is.
@@ -236,17 +238,20 @@ fn remove(table: &mut Table, name: &str, value: &str) -> bool {
     true
 }
 
-/// Takes the entry at `span` out of a table, wherever it is.
-fn without(table: &mut Table, span: &Span) {
-    table.0.retain(|entry| entry.span != *span);
+/// Takes the entry whose key or value is at `span` out of a table, wherever it is.
+pub(super) fn without(table: &mut Table, span: &Span) {
+    table.0.retain(|entry| entry.span != *span && entry.node.span != *span);
     for entry in &mut table.0 {
         match &mut entry.node.value {
             Value::Table(inner) => without(inner, span),
-            Value::List(nodes) => nodes.iter_mut().for_each(|node| {
-                if let Value::Table(inner) = &mut node.value {
-                    without(inner, span);
-                }
-            }),
+            Value::List(nodes) => {
+                nodes.retain(|node| node.span != *span);
+                nodes.iter_mut().for_each(|node| {
+                    if let Value::Table(inner) = &mut node.value {
+                        without(inner, span);
+                    }
+                });
+            }
             Value::Scalar(_) => {}
         }
     }

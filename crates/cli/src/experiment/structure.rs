@@ -5,7 +5,7 @@
 use super::contender::{AGENTS, OWN};
 use super::curves;
 use super::diagnostic::Diagnostic;
-use super::source::{Entry, Span, Table, Value};
+use super::source::{Entry, Node, Span, Table, Value};
 use super::values::{check_list, check_setting, check_sweep, did_you_mean, fits, wrong_type};
 use crate::settings::{BOTH_THRESHOLDS, Kind, Section, THRESHOLD, Variant};
 use crate::suggest::closest;
@@ -60,6 +60,16 @@ pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
     found
 }
 
+/// Gives a file without sizes some, so that what else is wrong with it can be found.
+pub(super) fn supply_sizes(root: &mut Table) {
+    for keys in [&HORIZONS[..], &["agents"]] {
+        if keys.iter().all(|key| root.get(key).is_none()) {
+            let node = Node { span: 0..0, value: Value::Scalar(1.into()) };
+            root.0.push(Entry { key: keys[0].into(), span: 0..0, node });
+        }
+    }
+}
+
 /// An algorithm's own `horizon_each` takes the place of that at the top, so there must be one.
 fn refuse_own_horizons(root: &Table, found: &mut Vec<Diagnostic>) {
     let each = HORIZONS[1];
@@ -94,8 +104,8 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
         ("seed" | "repetitions", _) => check_single_whole(entry, found),
         ("horizon" | "horizon_each", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
         ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
-        // Checks are about groups, which are not known yet.
-        ("check", _) => {}
+        // Checks and figures are about groups, which are not known yet.
+        ("check" | "figure", _) => {}
         ("curves", _) => curves::check(entry, found),
         (_, Some(Section::Algorithm)) => check_algorithms(entry, found),
         (_, Some(section)) => match entry.node.table() {
@@ -118,7 +128,12 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
 
 /// What the top of an experiment holds that is most like `key`.
 fn near_top_key(key: &str) -> Option<&'static str> {
-    closest(key, TOP.into_iter().chain(["curves", "check"]).chain(Section::ALL.into_iter().map(Section::key)))
+    closest(
+        key,
+        TOP.into_iter()
+            .chain(["curves", "figure", "check"])
+            .chain(Section::ALL.into_iter().map(Section::key)),
+    )
 }
 
 /// Checks a whole number that cannot be swept.

@@ -59,7 +59,7 @@ pub(crate) fn write_page(pages: &Path, figure: &Figure, made: &Made, results: &P
     }
     std::fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
     let material = Material::new(made);
-    let pictures = page::chosen(write_svg(&material, &own)?)?;
+    let pictures = page::chosen(write_svg(&material, &own, false)?)?;
     std::fs::copy(results.join(SUMMARY), own.join(SUMMARY))
         .with_context(|| format!("{} is not complete", results.display()))?;
     let text = figures::text(&figure.id).unwrap_or_default();

@@ -18,6 +18,7 @@ const MOST_LINES: usize = 60;
 /// time.
 pub(super) fn chosen(written: Vec<PathBuf>) -> anyhow::Result<Vec<String>> {
     let wanted = [
+        "figure-",
         "trade-off-regret",
         "trade-off",
         "by-number-of-agents-each",
@@ -66,7 +67,7 @@ pub(super) fn page(record: &Record, material: &Material<'_>, experiment: &str) -
             text.push_str(&format!("  - and {} more\n", check.numbers.len() - MOST_NUMBERS));
         }
     }
-    let summary = table::summary(material.groups(), &material.rows);
+    let summary = table::summary(material.groups(), material.figures(), &material.rows);
     let lines: Vec<&str> = summary.lines().collect();
     let shown = lines[..lines.len().min(MOST_LINES)].join("\n");
     let rest = if lines.len() > MOST_LINES {

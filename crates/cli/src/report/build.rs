@@ -5,7 +5,10 @@ use posse_core::Placement;
 use super::family::{Family, families, families_along};
 use super::figure::{Axis, BarRow, Bars, BoxRow, Boxes, Figure, Form, Plot, Point, Series, View, WAYS, Xy};
 use super::material::{Line, Material, sum};
+use super::planned::planned;
 use super::style::Style;
+use crate::experiment::FigurePlan;
+use crate::experiment::figures::Horizontal;
 use crate::share::{Flow, QUANTILES};
 use crate::table::Estimate;
 
@@ -25,16 +28,24 @@ const EACH: Kind = ("each", &["regret_each"], "regret of each agent");
 /// More lines than this are too many to begin with: the others wait in the legend.
 const AT_FIRST: usize = 8;
 
-/// All figures that these results have.
+/// All figures that these results have: first those that the experiment asks for, then the usual ones.
 pub(super) fn figures(material: &Material<'_>) -> Vec<Figure> {
     // Where agents are swept at equal iterations, this is what the experiment is about.
     let by_agents_first = material.counts_each_agent() && material.differ_in_agents();
     let families =
         if by_agents_first { families_along(&material.lines, "agents") } else { families(&material.lines) };
-    let mut figures = vec![over_time(material, &families)];
+    let mut figures = planned(material, &families);
+    figures.push(over_time(material, &families));
     figures.extend(by_agents(material));
     figures.extend(by_number_of_agents(material));
-    figures.extend(trade_off(material, &families));
+    // The experiment may ask for the very same.
+    let is_trade_off = |plan: &FigurePlan| match &plan.x {
+        Horizontal::Column(x) => UNITS.iter().any(|(name, ..)| *name == x.name) && plan.y.name == "regret",
+        _ => false,
+    };
+    if !material.made.experiment.figures.iter().any(is_trade_off) {
+        figures.extend(trade_off(material, &families));
+    }
     figures.extend(spread(material, &families));
     figures.extend(by_kind(material));
     figures
@@ -70,7 +81,7 @@ fn over_time(material: &Material<'_>, families: &[Family]) -> Figure {
         View { name, plot: Plot::Xy(Xy { x, y: Axis { label: label.into(), log }, series }) }
     };
     Figure {
-        id: "over-time",
+        id: "over-time".into(),
         title: "Regret over time".into(),
         caption: "Lines are means over seeds, bands one standard error of the mean.".into(),
         views: views.into_iter().map(view).collect(),
@@ -108,7 +119,7 @@ fn by_number_of_agents(material: &Material<'_>) -> Option<Figure> {
     };
     let views = [EACH, ("regret", &["regret"], "regret")].into_iter().chain(UNITS);
     Some(Figure {
-        id: "by-number-of-agents",
+        id: "by-number-of-agents".into(),
         title: "Regret by the number of agents".into(),
         caption: "A dot for each number of agents; means over seeds with one standard error.".into(),
         views: views.map(view).collect(),
@@ -143,7 +154,11 @@ fn by_agents(material: &Material<'_>) -> Option<Figure> {
                     .collect();
                 series.push(Series {
                     name: format!("{}, agents {} of {count}", line.group.id, group + 1),
-                    style: Style::of_member(if lines.len() == 1 { group } else { place }, group),
+                    style: if lines.len() == 1 {
+                        Style::of_member(0, group, count, true)
+                    } else {
+                        Style::of_member(place, group, count, false)
+                    },
                     form: Form::Line,
                     shown: place < AT_FIRST.div_ceil(count).max(1),
                     points,
@@ -156,7 +171,7 @@ fn by_agents(material: &Material<'_>) -> Option<Figure> {
     };
     let views = std::iter::once(("regret", &["regret"][..], "regret")).chain(UNITS);
     Some(Figure {
-        id: "by-agents",
+        id: "by-agents".into(),
         title: "Regret over time, by groups of agents".into(),
         caption: format!(
             "Agents are divided into {count} groups {by}. Means over seeds, bands one standard error."
@@ -204,7 +219,7 @@ fn trade_off(material: &Material<'_>, families: &[Family]) -> Option<Figure> {
         View { name, plot: Plot::Xy(Xy { x, y: Axis { label: "regret at the end".into(), log }, series }) }
     };
     Some(Figure {
-        id: "trade-off",
+        id: "trade-off".into(),
         title: "Regret against communication".into(),
         caption: "A dot for each setting, named by its swept value; means over seeds with one standard error each way."
             .into(),
@@ -249,7 +264,7 @@ fn spread(material: &Material<'_>, families: &[Family]) -> Option<Figure> {
     let views: Vec<View> = metrics.into_iter().map(view).collect();
     let any = views.iter().any(|view| matches!(&view.plot, Plot::Boxes(boxes) if !boxes.rows.is_empty()));
     any.then(|| Figure {
-        id: "agents",
+        id: "agents".into(),
         title: "How it is spread over agents".into(),
         caption:
             "Whiskers from 5 to 95 % of the agents, a box of the middle half, the median, a dot at each end; \
@@ -299,7 +314,7 @@ fn by_kind(material: &Material<'_>) -> Option<Figure> {
         View { name, plot: Plot::Bars(Bars { axis, parts: parts.clone(), rows: rows.map(row).collect() }) }
     };
     Some(Figure {
-        id: "kinds",
+        id: "kinds".into(),
         title: "Communication by direction and kind".into(),
         caption:
             "What agents sent up to the coordinator and what it sent down to them; means over seeds, with \
@@ -310,7 +325,7 @@ fn by_kind(material: &Material<'_>) -> Option<Figure> {
 }
 
 /// A curve of means over the seeds of a setting, over interactions by the share of `agents`.
-fn curve(line: &Line<'_>, metrics: &[&str], agents: u64) -> Vec<Point> {
+pub(super) fn curve(line: &Line<'_>, metrics: &[&str], agents: u64) -> Vec<Point> {
     let moments = line.rows.iter().map(|row| row.record.curve.len()).min().unwrap_or(0);
     (0..moments)
         .map(|moment| {
@@ -320,33 +335,34 @@ fn curve(line: &Line<'_>, metrics: &[&str], agents: u64) -> Vec<Point> {
         .collect()
 }
 
-fn point(x: f64, y: &Estimate) -> Point {
+pub(super) fn point(x: f64, y: &Estimate) -> Point {
     Point { x, y: y.mean, y_error: y.error, x_error: None, label: None }
 }
 
 /// Whether some values are more than `factor` times others.
-fn spans(values: impl Iterator<Item = f64>, factor: f64) -> bool {
+pub(super) fn spans(values: impl Iterator<Item = f64>, factor: f64) -> bool {
     let (low, high) = values
         .filter(|value| *value > 0.0)
         .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
     high > factor * low
 }
 
-/// A few settings have a colour each; of many, those of a family share one.
-fn style_of(line: usize, lines: usize, families: &[Family]) -> Style {
+/// A few settings have a colour each; of many, those of a family share a hue, or a ramp if there is one family only.
+pub(super) fn style_of(line: usize, lines: usize, families: &[Family]) -> Style {
     if lines <= super::style::COLOURS.len() {
         return Style::of(line);
     }
+    let alone = families.iter().filter(|family| family.members.len() > 1).count() == 1;
     for (place, family) in families.iter().enumerate() {
         if let Some(member) = family.members.iter().position(|(own, _)| *own == line) {
-            return Style::of_member(place, member);
+            return Style::of_member(place, member, family.members.len(), alone);
         }
     }
     Style::of(line)
 }
 
 /// Which lines are there at first: all of a few, of many some of each family, from end to end.
-fn shown_at_first(lines: usize, families: &[Family]) -> Vec<bool> {
+pub(super) fn shown_at_first(lines: usize, families: &[Family]) -> Vec<bool> {
     if lines <= AT_FIRST {
         return vec![true; lines];
     }

@@ -3,6 +3,7 @@
 use super::figure::{Bars, Boxes, WAYS};
 use super::scale::{Scale, tick_label};
 use super::style::COLOURS;
+use super::svg::escape;
 use super::svg::{Anchor, Picture, text_width};
 use crate::table::compact;
 
@@ -24,7 +25,16 @@ pub(super) fn boxes(boxes: &Boxes, label: &str) -> Picture {
         picture.text((LEFT, top + 11.0), 12.5, Anchor::Start, &row.name);
         let [min, low, _, quarter, median, three, _, high, max] = row.quantiles[..] else { continue };
         let middle = top + 26.0;
-        picture.raw(&format!("<g class=\"series c{}\">", row.colour));
+        picture.raw(&format!(
+            "<g class=\"series c{}\"><title>{}: median {}, middle half {} to {}, least {}, most {}</title>",
+            row.colour,
+            escape(&row.name),
+            compact(median),
+            compact(quarter),
+            compact(three),
+            compact(min),
+            compact(max)
+        ));
         let at = |value: f64| scale.clamped(value);
         picture.line("whisker", (at(low), middle), (at(high), middle));
         for end in [low, high] {
@@ -64,9 +74,12 @@ pub(super) fn bars(bars: &Bars, label: &str) -> Picture {
         }
     }
     let sum = |parts: &Vec<(usize, f64)>| parts.iter().map(|(_, size)| size).sum::<f64>();
-    let totals = bars.rows.iter().flat_map(|row| row.ways.iter().map(sum));
+    // The length of a bar is its size, so that it begins at 0; on a logarithmic axis at the smallest part of it.
+    let totals = || bars.rows.iter().flat_map(|row| row.ways.iter().map(sum));
+    let least = totals().filter(|total| *total > 0.0).fold(f64::INFINITY, f64::min);
+    let from = if bars.axis.log { least / 10.0 } else { 0.0 };
     // Room for the words at the left and the totals at the right.
-    let scale = Scale::fitting(totals, (LEFT + 40.0, WIDTH - RIGHT - 48.0), false);
+    let scale = Scale::fitting(totals().chain([from]), (LEFT + 40.0, WIDTH - RIGHT - 48.0), bars.axis.log);
     axis(&mut picture, &scale, (head, height - 48.0), &bars.axis.label);
     for (index, row) in bars.rows.iter().enumerate() {
         let top = head + 6.0 + (ROW + 14.0) * index as f64;
@@ -74,15 +87,25 @@ pub(super) fn bars(bars: &Bars, label: &str) -> Picture {
         for (way, parts) in row.ways.iter().enumerate() {
             let y = top + 17.0 + 17.0 * way as f64;
             picture.text((LEFT + 36.0, y + 10.5), 11.0, Anchor::End, WAYS[way]);
+            let total = sum(parts);
+            let (begin, end) = (scale.clamped(0.0), scale.clamped(total));
             let mut so_far = 0.0;
-            for (part, size) in parts {
-                let (from, to) = (scale.clamped(so_far), scale.clamped(so_far + size));
-                picture.raw(&format!("<g class=\"c{}\">", part % COLOURS.len()));
-                picture.rectangle("bar", (from, y), (to - from, 13.0));
+            for (part, size) in parts.iter().filter(|_| total > 0.0) {
+                // Parts share the bar by their sizes, also where its length is that of a logarithm.
+                let at = |amount: f64| begin + (end - begin) * amount / total;
+                picture.raw(&format!(
+                    "<g class=\"c{}\"><title>{}, {} {}: {}</title>",
+                    part % COLOURS.len(),
+                    escape(&row.name),
+                    escape(&bars.parts[*part]),
+                    WAYS[way],
+                    compact(*size)
+                ));
+                picture.rectangle("bar", (at(so_far), y), (at(so_far + size) - at(so_far), 13.0));
                 picture.raw("</g>");
                 so_far += size;
             }
-            picture.text((scale.clamped(so_far) + 6.0, y + 10.5), 11.0, Anchor::Start, &compact(so_far));
+            picture.text((end + 6.0, y + 10.5), 11.0, Anchor::Start, &compact(total));
         }
     }
     picture

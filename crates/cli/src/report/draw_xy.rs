@@ -12,8 +12,11 @@ const MARGINS: (f64, f64, f64, f64) = (70.0, 18.0, 14.0, 52.0);
 /// How many markers a line has, about.
 const MARKS: f64 = 6.0;
 
-/// The size of a dot's name.
+/// The size of a dot's name, and of a line's.
 const TAG: f64 = 11.0;
+
+/// More lines than this cannot be named at their ends.
+const MOST_END_NAMES: usize = 14;
 
 /// Draws a plot, with a legend if it is to stand alone.
 pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
@@ -21,7 +24,9 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
     let legend = if alone { legend_lines(&series) } else { Vec::new() };
     let height = HEIGHT + 20.0 * legend.len() as f64 + if legend.is_empty() { 0.0 } else { 6.0 };
     let mut picture = Picture::new(WIDTH, height, label);
-    let (left, right, top, bottom) = (MARGINS.0, WIDTH - MARGINS.1, MARGINS.2, HEIGHT - MARGINS.3);
+    let names = end_names(&series);
+    let room = names.iter().map(|(_, name)| text_width(name, TAG) + 10.0).fold(0.0, f64::max);
+    let (left, right, top, bottom) = (MARGINS.0, WIDTH - MARGINS.1 - room, MARGINS.2, HEIGHT - MARGINS.3);
     let points = || series.iter().flat_map(|series| series.points.iter().map(move |p| (series.form, p)));
     let xs = points().filter(|(form, _)| *form != Form::Level).map(|(_, point)| point.x);
     let x = Scale::fitting(xs, (left, right), xy.x.log);
@@ -39,10 +44,14 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
     }
     axes(&mut picture, xy, &x, &y);
     let mut labels = Labels::default();
-    for (place, series) in series.iter().enumerate() {
-        draw_series(&mut picture, series, place, (&x, &y), &mut labels);
+    let hidden = xy.hidden();
+    let shown = xy.series.iter().zip(&hidden).filter(|(series, _)| series.shown);
+    for (place, (series, over)) in shown.enumerate() {
+        let beneath = over.is_some_and(|over| xy.series[over].shown);
+        draw_series(&mut picture, (series, beneath), place, (&x, &y), &mut labels);
     }
     labels.draw(&mut picture);
+    draw_end_names(&mut picture, &names, (&x, &y));
     for (line, entries) in legend.iter().enumerate() {
         let at = HEIGHT + 8.0 + 20.0 * line as f64;
         for (offset, series) in entries {
@@ -71,14 +80,15 @@ fn axes(picture: &mut Picture, xy: &Xy, x: &Scale, y: &Scale) {
 
 fn draw_series(
     picture: &mut Picture,
-    series: &Series,
+    (series, beneath): (&Series, bool),
     place: usize,
     (x, y): (&Scale, &Scale),
     labels: &mut Labels,
 ) {
     let dash = DASHES[series.style.dash];
     let name = super::svg::escape(&series.name);
-    picture.raw(&format!("<g class=\"series c{}\" data-name=\"{name}\">", series.style.colour));
+    let beneath = if beneath { " beneath" } else { "" };
+    picture.raw(&format!("<g class=\"series c{}{beneath}\" data-name=\"{name}\">", series.style.colour));
     if series.form == Form::Level {
         for point in &series.points {
             let Some(level) = y.place(point.y) else { continue };
@@ -117,6 +127,7 @@ fn draw_series(
     let mut next = x.range.0 + gap * (0.3 + 0.17 * (place % 5) as f64);
     for (at, level, point) in &placed {
         if series.form == Form::Dots {
+            labels.dots.push((*at, *level));
             whiskers(picture, (*at, *level), point, (x, y));
         }
         if *at >= next || series.form == Form::Dots {
@@ -132,27 +143,79 @@ fn draw_series(
     picture.raw("</g>");
 }
 
-/// Names of dots, each with the place of its dot. They are drawn last, so that no line crosses them.
+/// The lines that have their names at their ends: all of several, unless they are too many to be read.
+fn end_names<'s>(series: &[&'s Series]) -> Vec<(&'s Series, String)> {
+    let lines: Vec<&Series> =
+        series.iter().copied().filter(|own| own.form == Form::Line && !own.points.is_empty()).collect();
+    let fits = (2..=MOST_END_NAMES).contains(&lines.len());
+    if fits { lines.into_iter().map(|own| (own, own.short_name())).collect() } else { Vec::new() }
+}
+
+/// Writes names beside the ends of their lines, apart from each other.
+fn draw_end_names(picture: &mut Picture, names: &[(&Series, String)], (x, y): (&Scale, &Scale)) {
+    let end = |series: &Series| series.points.last().and_then(|point| y.place(point.y));
+    let mut places: Vec<(f64, usize, &str)> = names
+        .iter()
+        .filter_map(|(series, name)| Some((end(series)?, series.style.colour, name.as_str())))
+        .collect();
+    places.sort_by(|one, other| one.0.total_cmp(&other.0));
+    // Down to the next free place, then up again from the bottom.
+    let gap = TAG + 2.0;
+    for place in 1..places.len() {
+        places[place].0 = places[place].0.max(places[place - 1].0 + gap);
+    }
+    let mut lowest = y.range.0;
+    for place in places.iter_mut().rev() {
+        place.0 = place.0.min(lowest);
+        lowest = place.0 - gap;
+    }
+    picture.raw("<g class=\"ends\">");
+    for (at, colour, name) in places {
+        picture.raw(&format!("<g class=\"c{colour}\">"));
+        picture.coloured((x.range.1 + 6.0, at + 4.0), TAG, name);
+        picture.raw("</g>");
+    }
+    picture.raw("</g>");
+}
+
+/// Names of dots, each with the place of its dot, and all dots. Names are drawn last, so that no line crosses them.
 #[derive(Debug, Default)]
-struct Labels(Vec<(f64, f64, String)>);
+struct Labels {
+    names: Vec<(f64, f64, String)>,
+    dots: Vec<(f64, f64)>,
+}
 
 impl Labels {
-    /// Takes the place beside a dot, unless another name is there.
     fn claim(&mut self, (x, y): (f64, f64), text: &str) {
-        let apart = |(other_x, other_y, other): &(f64, f64, String)| {
-            x > other_x + text_width(other, TAG)
-                || *other_x > x + text_width(text, TAG)
-                || (y - other_y).abs() > TAG
-        };
-        if self.0.iter().all(apart) {
-            self.0.push((x, y, text.into()));
-        }
+        self.names.push((x, y, text.into()));
     }
 
+    /// Writes each name beside its dot, where it covers neither another dot nor another name; if there is no such
+    /// place, it is left out.
     fn draw(&self, picture: &mut Picture) {
         picture.raw("<g class=\"tags\">");
-        for (x, y, text) in &self.0 {
-            picture.tag((x + 7.0, y - 6.0), TAG, text);
+        let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+        for (x, y, text) in &self.names {
+            let width = text_width(text, TAG);
+            let left = x - 7.0 - width;
+            let places = [(x + 7.0, y - 6.0), (x + 7.0, y + 14.0), (left, y - 6.0), (left, y + 14.0)];
+            let free = |(from, base): &(f64, f64)| {
+                let covers = |(dot_x, dot_y): &(f64, f64)| {
+                    (*dot_x, *dot_y) != (*x, *y)
+                        && (from - 5.0..from + width + 5.0).contains(dot_x)
+                        && (base - TAG - 3.0..base + 6.0).contains(dot_y)
+                };
+                let meets = |(other, other_base, other_width): &(f64, f64, f64)| {
+                    *from < other + other_width + 2.0
+                        && *other < from + width + 2.0
+                        && (base - other_base).abs() < TAG
+                };
+                !self.dots.iter().any(covers) && !taken.iter().any(meets)
+            };
+            if let Some((from, base)) = places.into_iter().find(free) {
+                taken.push((from, base, width));
+                picture.tag((from, base), TAG, text);
+            }
         }
         picture.raw("</g>");
     }

@@ -6,7 +6,7 @@ use super::style::Style;
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
     /// In names of files and of parts of the page.
-    pub(super) id: &'static str,
+    pub(super) id: String,
     pub(super) title: String,
     /// What is seen, in a sentence or two.
     pub(super) caption: String,
@@ -54,6 +54,18 @@ pub(super) struct Series {
     pub(super) shown: bool,
     pub(super) points: Vec<Point>,
 }
+
+impl Series {
+    /// What to call it where there is little room: the value that tells it from its family.
+    pub(super) fn short_name(&self) -> String {
+        let last = self.name.rsplit('/').next().unwrap_or(&self.name);
+        let short: String = last.chars().take(MOST_LETTERS).collect();
+        if short.len() < last.len() { short + "…" } else { short }
+    }
+}
+
+/// Letters of a name at the end of a line.
+const MOST_LETTERS: usize = 20;
 
 /// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +174,28 @@ impl Bars {
 }
 
 impl Xy {
+    /// For each series a later one that is drawn over the whole of it, so that it would not be seen: both have the
+    /// same points to within half a percent of the height of the plot.
+    pub(super) fn hidden(&self) -> Vec<Option<usize>> {
+        let heights = self.series.iter().flat_map(|series| series.points.iter().map(|point| point.y));
+        let (low, high) =
+            heights.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
+        let near = 0.005 * (high - low).max(0.0);
+        let covers = |over: &Series, under: &Series| {
+            over.form == under.form
+                && over.points.len() == under.points.len()
+                && over.points.iter().zip(&under.points).all(|(a, b)| {
+                    a.x == b.x && ((a.y - b.y).abs() <= near * if self.y.log { b.y / high } else { 1.0 })
+                })
+        };
+        let over = |place: usize| {
+            (place + 1..self.series.len()).find(|later| {
+                !self.series[place].points.is_empty() && covers(&self.series[*later], &self.series[place])
+            })
+        };
+        (0..self.series.len()).map(over).collect()
+    }
+
     /// Lines at a few moments; dots with both of their numbers.
     fn numbers(&self) -> Numbers {
         const MOMENTS: usize = 8;

@@ -1,10 +1,11 @@
 //! What a report is made of: the results, setting by setting.
 
 use crate::check::{self, Verdict};
-use crate::experiment::Group;
+use crate::experiment::{FigurePlan, Group};
 use crate::metric::METRICS;
 use crate::results::Made;
 use crate::row::Row;
+use crate::silence;
 use crate::table::{Estimate, differ_in_agents};
 
 /// Everything that a report says.
@@ -54,6 +55,11 @@ impl<'a> Material<'a> {
         &self.made.experiment.groups
     }
 
+    /// What the figures of the experiment show.
+    pub(crate) fn figures(&self) -> &'a [FigurePlan] {
+        &self.made.experiment.figures
+    }
+
     /// Whether settings differ in the number of agents, so that their sums cannot be compared.
     pub(super) fn differ_in_agents(&self) -> bool {
         differ_in_agents(&self.made.experiment.groups)
@@ -84,6 +90,7 @@ impl<'a> Material<'a> {
                 "PARTIAL: this is shard {shard}, and the checks are judged when all are merged"
             ));
         }
+        warnings.extend(silence::silent(&self.made.experiment.groups, &self.rows));
         if !self.failures.is_empty() {
             warnings.push(format!("{} of {cells} cells failed", self.failures.len()));
         }

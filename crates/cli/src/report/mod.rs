@@ -1,16 +1,18 @@
 //! Reports: one page that shows what came of an experiment, and its figures as files.
 //!
-//! [`material`] gathers the results by setting, [`build`] decides which figures they make, `draw_*` draw them
+//! [`material`] gathers the results by setting, [`planned`] and [`build`] decide which figures they make, `draw_*` draw them
 //! as SVG, [`page`] puts everything into one HTML file that needs nothing else, [`png`] turns figures into
 //! pixels.
 
 mod build;
+mod comparison;
 mod draw_rows;
 mod draw_xy;
 mod family;
 mod figure;
 mod material;
 mod page;
+mod planned;
 mod png;
 mod scale;
 mod style;
@@ -23,7 +25,9 @@ use anyhow::Context;
 use crate::results::durable;
 use figure::{Figure, Plot, View};
 pub(crate) use material::Material;
+pub(crate) use page::plain;
 use svg::Picture;
+pub(crate) use svg::escape;
 
 /// Writes the page to `path`, whole or not at all.
 pub(crate) fn write_page(material: &Material<'_>, path: &Path) -> anyhow::Result<()> {
@@ -31,19 +35,27 @@ pub(crate) fn write_page(material: &Material<'_>, path: &Path) -> anyhow::Result
 }
 
 /// Writes every figure into `directory` as SVG; returns where.
-pub(crate) fn write_svg(material: &Material<'_>, directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    write_figures(material, directory, "svg", |svg| Ok(svg.into_bytes()))
+pub(crate) fn write_svg(
+    material: &Material<'_>,
+    directory: &Path,
+    dark: bool,
+) -> anyhow::Result<Vec<PathBuf>> {
+    write_figures(material, directory, (dark, "svg"), |svg| Ok(svg.into_bytes()))
 }
 
 /// Writes every figure into `directory` as PNG; returns where.
-pub(crate) fn write_png(material: &Material<'_>, directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    write_figures(material, directory, "png", |svg| png::render(&svg))
+pub(crate) fn write_png(
+    material: &Material<'_>,
+    directory: &Path,
+    dark: bool,
+) -> anyhow::Result<Vec<PathBuf>> {
+    write_figures(material, directory, (dark, "png"), |svg| png::render(&svg))
 }
 
 fn write_figures(
     material: &Material<'_>,
     directory: &Path,
-    extension: &str,
+    (dark, extension): (bool, &str),
     encode: impl Fn(String) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let shown = directory.display();
@@ -52,7 +64,7 @@ fn write_figures(
     for figure in build::figures(material) {
         for view in &figure.views {
             let path = directory.join(format!("{}-{}.{extension}", figure.id, view.name));
-            let bytes = encode(draw(&figure, view, true).alone())?;
+            let bytes = encode(draw(&figure, view, true).alone(dark))?;
             durable::replace(&path, |file| Ok(std::io::Write::write_all(file, &bytes)?))?;
             written.push(path);
         }

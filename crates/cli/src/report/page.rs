@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
+use super::comparison;
 use super::draw;
 use super::figure::{Figure, Form, NumberRow, Numbers, Plot, Series, View, Xy};
 use super::material::{Line, Material};
-use super::style::{COLOURS, DASHES, MARKERS, shapes};
+use super::style::{DASHES, MARKERS, colours, shapes};
 use super::svg::escape;
 use crate::check::{Judgement, Verdict};
+use crate::experiment::DataSource;
 use crate::statement::{self, Statement};
 use crate::table::Estimate;
 
@@ -33,8 +35,10 @@ pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
     let manifest = &material.made.manifest;
     let title = manifest.title.as_deref().unwrap_or(&manifest.experiment);
     let sections = [
+        contents(material, figures),
         verdicts(material),
         figures.iter().map(figure).collect::<String>(),
+        comparison::section(material),
         summary(material),
         privacy(material),
         failures(material),
@@ -55,20 +59,33 @@ pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
         header(material, title),
         sections.concat(),
         escape(&manifest.posse.to_string()),
-        data(figures),
+        data(material, figures),
+    )
+}
+
+/// A page in the same hand as a report, without figures of its own: title and body are all it needs.
+pub(crate) fn plain(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n\
+         <style>\n{}{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        escape(title),
+        palette(),
     )
 }
 
 /// Colours by day and by night.
 fn palette() -> String {
+    let colours = colours();
     let list = |dark: bool| -> String {
-        let colour = |(place, (light, night)): (usize, &(&str, &str))| {
+        let colour = |(place, (light, night)): (usize, &(String, String))| {
             format!("--c{place}:{};", if dark { night } else { light })
         };
-        COLOURS.iter().enumerate().map(colour).collect()
+        colours.iter().enumerate().map(colour).collect()
     };
     let classes: String =
-        (0..COLOURS.len()).map(|place| format!(".c{place}{{color:var(--c{place})}}")).collect();
+        (0..colours.len()).map(|place| format!(".c{place}{{color:var(--c{place})}}")).collect();
     format!(
         ":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n{classes}\n{}\n",
         list(false),
@@ -130,6 +147,19 @@ fn words(value: &Value) -> String {
     }
 }
 
+/// Where everything on the page is.
+fn contents(material: &Material<'_>, figures: &[Figure]) -> String {
+    let entry = |id: &str, title: &str| format!("<li><a href=\"#{id}\">{}</a></li>\n", escape(title));
+    let mut list = entry("checks", "Checks");
+    list.extend(figures.iter().map(|figure| entry(&figure.id, &figure.title)));
+    if comparison::has_pairs(material) {
+        list.push_str(&entry("comparison", "Comparison seed by seed"));
+    }
+    list.push_str(&entry("summary", "Summary"));
+    list.push_str(&entry("provenance", "Provenance"));
+    format!("<nav aria-label=\"Contents\"><ul class=\"contents\">\n{list}</ul></nav>\n")
+}
+
 /// What became of the checks.
 fn verdicts(material: &Material<'_>) -> String {
     let rows: String = match &material.verdicts {
@@ -137,13 +167,13 @@ fn verdicts(material: &Material<'_>) -> String {
         Some(verdicts) if verdicts.is_empty() => "<p>This experiment has no checks.</p>\n".into(),
         Some(verdicts) => {
             let note = if material.made.manifest.quick {
-                "<p>QUICK: the checks are meant for the full experiment, so none of them can fail here.</p>\n"
+                "<p>QUICK: the checks are about the full experiment. Run it without <code>--quick</code> for verdicts.</p>\n"
             } else {
                 ""
             };
             let rows: String = verdicts.iter().map(verdict).collect();
             format!(
-                "{note}<div class=\"scroll\"><table class=\"verdicts\"><thead><tr><th scope=\"col\">verdict</th>\
+                "{note}<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"verdicts\"><table class=\"verdicts\"><thead><tr><th scope=\"col\">verdict</th>\
                  <th scope=\"col\">claim</th><th scope=\"col\">numbers</th></tr></thead><tbody>\n{rows}</tbody>\
                  </table></div>\n"
             )
@@ -157,6 +187,7 @@ fn verdict(verdict: &Verdict) -> String {
         Judgement::Pass => ("pass", "✓"),
         Judgement::Fail => ("fail", "✗"),
         Judgement::Deviates => ("deviates", "≠"),
+        Judgement::Inconclusive => ("inconclusive", "?"),
     };
     let numbers: String = verdict.numbers.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
     format!(
@@ -168,7 +199,7 @@ fn verdict(verdict: &Verdict) -> String {
 
 /// A figure with its controls, its views and their numbers.
 fn figure(figure: &Figure) -> String {
-    let id = figure.id;
+    let id = &figure.id;
     let choices: String = if figure.views.len() < 2 {
         String::new()
     } else {
@@ -184,27 +215,71 @@ fn figure(figure: &Figure) -> String {
     };
     let views: String =
         figure.views.iter().enumerate().map(|(place, own)| view(figure, own, place == 0)).collect();
+    let title = escape(&figure.title);
+    let tools: String = [("svg", "SVG"), ("png", "PNG"), ("csv", "CSV"), ("copy", "copy numbers")]
+        .iter()
+        .map(|(what, word)| {
+            format!(
+                "<button type=\"button\" data-save=\"{what}\" aria-label=\"{title}: {word}\">{word}</button>"
+            )
+        })
+        .collect();
     format!(
         "<section class=\"figure\" id=\"{id}\"><h2>{}</h2>\n<div class=\"controls\">{choices}</div>\n{views}\
-         <p class=\"caption\">{}</p></section>\n",
-        escape(&figure.title),
+         <p class=\"caption\">{}</p>\n<div class=\"tools\"><span>save this figure:</span>{tools}<span class=\"said\" \
+         role=\"status\"></span></div></section>\n",
+        title,
         escape(&figure.caption)
     )
 }
 
 fn view(figure: &Figure, view: &View, first: bool) -> String {
     let hidden = if first { "" } else { " hidden" };
-    let (id, name) = (figure.id, view.name);
+    let (id, name) = (&figure.id, view.name);
     let (switches, legend) = match &view.plot {
         Plot::Xy(xy) => (switches(xy), legend(xy)),
-        _ => (String::new(), String::new()),
+        Plot::Boxes(boxes) => (switch_of_rows(boxes.axis.log), String::new()),
+        Plot::Bars(bars) => (switch_of_rows(bars.axis.log), String::new()),
     };
-    let kind = if matches!(view.plot, Plot::Xy(_)) { "xy" } else { "rows" };
+    let (kind, canvas) = match &view.plot {
+        Plot::Xy(_) => ("xy", format!("<div class=\"canvas\">{}</div>", draw(figure, view, false).inline())),
+        _ => ("rows", both_scales(figure, view)),
+    };
     format!(
         "<div class=\"view {kind}\" data-figure=\"{id}\" data-view=\"{name}\"{hidden}>\n{switches}\
-         <div class=\"canvas\">{}</div>\n{legend}<details><summary>The numbers</summary>\n{}</details></div>\n",
-        draw(figure, view, false).inline(),
-        table(&view.numbers())
+         {canvas}\n{legend}<details><summary>The numbers</summary>\n{}</details></div>\n",
+        table(&view.numbers(), &format!("the numbers of {}, {name}", figure.title))
+    )
+}
+
+/// Rows are drawn twice, and the switch shows one of the two.
+fn both_scales(figure: &Figure, view: &View) -> String {
+    let log_at_first = match &view.plot {
+        Plot::Boxes(boxes) => boxes.axis.log,
+        Plot::Bars(bars) => bars.axis.log,
+        Plot::Xy(_) => false,
+    };
+    let one = |log: bool| {
+        let mut other = view.clone();
+        match &mut other.plot {
+            Plot::Boxes(boxes) => boxes.axis.log = log,
+            Plot::Bars(bars) => bars.axis.log = log,
+            Plot::Xy(_) => {}
+        }
+        let hidden = if log == log_at_first { "" } else { " hidden" };
+        format!(
+            "<div class=\"canvas\" data-log=\"{log}\"{hidden}>{}</div>",
+            draw(figure, &other, false).inline()
+        )
+    };
+    // The one that is seen at first comes first.
+    one(log_at_first) + &one(!log_at_first)
+}
+
+fn switch_of_rows(log: bool) -> String {
+    let checked = if log { " checked" } else { "" };
+    format!(
+        "<div class=\"switches\"><label><input type=\"checkbox\" data-rows=\"log\"{checked}> log axis</label></div>\n"
     )
 }
 
@@ -219,7 +294,11 @@ fn switches(xy: &Xy) -> String {
 
 /// Buttons that show and hide series.
 fn legend(xy: &Xy) -> String {
+    let hidden = xy.hidden();
     let entry = |(place, series): (usize, &Series)| {
+        let beneath = hidden[place].map_or_else(String::new, |over| {
+            format!(" <span class=\"beneath-note\">(under {})</span>", escape(&xy.series[over].name))
+        });
         let (dash, marker) = (DASHES[series.style.dash], MARKERS[series.style.marker]);
         let mark = if series.form == Form::Level {
             String::new()
@@ -228,18 +307,23 @@ fn legend(xy: &Xy) -> String {
         };
         format!(
             "<li><button type=\"button\" aria-pressed=\"{}\" data-series=\"{place}\"><svg class=\"key c{}\" viewBox=\"0 0 32 16\" \
-             aria-hidden=\"true\"><path class=\"line\" stroke-dasharray=\"{dash}\" d=\"M1 8H31\"/>{mark}</svg>{}</button></li>\n",
+             aria-hidden=\"true\"><path class=\"line\" stroke-dasharray=\"{dash}\" d=\"M1 8H31\"/>{mark}</svg>{}{beneath}</button></li>\n",
             series.shown,
             series.style.colour,
             escape(&series.name)
         )
     };
     let entries: String = xy.series.iter().enumerate().map(entry).collect();
-    format!("<ul class=\"legend\" aria-label=\"series: press to show or hide\">\n{entries}</ul>\n")
+    let hidden = xy.series.iter().filter(|series| !series.shown).count();
+    let waiting = if hidden > 0 { format!("; {hidden} are hidden at first") } else { String::new() };
+    format!(
+        "<p class=\"hint\">Press a name to hide or show its line{waiting}.</p>\n\
+         <ul class=\"legend\" aria-label=\"series: press to show or hide\">\n{entries}</ul>\n"
+    )
 }
 
 /// A table that says what a picture says.
-fn table(numbers: &Numbers) -> String {
+fn table(numbers: &Numbers, label: &str) -> String {
     let head: String =
         numbers.header.iter().map(|name| format!("<th scope=\"col\">{}</th>", escape(name))).collect();
     let row = |(name, cells): &NumberRow| {
@@ -254,7 +338,9 @@ fn table(numbers: &Numbers) -> String {
     };
     let rows: String = numbers.rows.iter().map(row).collect();
     format!(
-        "<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div>\n"
+        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\"><table><thead><tr>{head}</tr></thead>\
+         <tbody>\n{rows}</tbody></table></div>\n",
+        escape(label)
     )
 }
 
@@ -296,7 +382,7 @@ fn summary(material: &Material<'_>) -> String {
     let rows: String = material.lines.iter().map(row).collect();
     format!(
         "<section id=\"summary\"><h2>Summary</h2>\n<p>Means over seeds ± one standard error. Press a heading to sort.</p>\n\
-         <div class=\"scroll\"><table class=\"sortable\"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div></section>\n"
+         <div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"summary\"><table class=\"sortable\"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table></div></section>\n"
     )
 }
 
@@ -372,17 +458,34 @@ fn provenance(material: &Material<'_>) -> String {
         .iter()
         .map(|(name, value)| format!("<tr><th scope=\"row\">{name}</th><td>{}</td></tr>\n", escape(value)))
         .collect();
+    let data: String = manifest.data.iter().map(source).collect();
     let config = toml::to_string(&material.made.experiment.resolved).unwrap_or_default();
     format!(
-        "<section id=\"provenance\"><h2>Provenance</h2>\n<table class=\"plain\"><tbody>\n{facts}</tbody></table>\n\
+        "<section id=\"provenance\"><h2>Provenance</h2>\n<table class=\"plain\"><tbody>\n{facts}{data}</tbody></table>\n\
          <details><summary>The experiment with all defaults: save it, and <code>posse run</code> gives these numbers again</summary>\n\
          <pre tabindex=\"0\">{}</pre></details></section>\n",
         escape(&config)
     )
 }
 
+/// Prepared data that cells read, with the publisher's files that it was made of.
+fn source(source: &DataSource) -> String {
+    let files: String = source
+        .files
+        .iter()
+        .map(|file| format!("<li>{}: sha256 <code>{}</code></li>", escape(&file.file), escape(&file.sha256)))
+        .collect();
+    format!(
+        "<tr><th scope=\"row\">data</th><td>{} ({}, {}), content <code>{}</code><ul>{files}</ul></td></tr>\n",
+        escape(&source.path),
+        escape(&source.name),
+        escape(&source.kind),
+        escape(&source.hash)
+    )
+}
+
 /// The numbers behind lines and dots, for the script.
-fn data(figures: &[Figure]) -> String {
+fn data(material: &Material<'_>, figures: &[Figure]) -> String {
     let series = |series: &Series| {
         let form = match series.form {
             Form::Line => "line",
@@ -392,7 +495,7 @@ fn data(figures: &[Figure]) -> String {
         let column =
             |of: &dyn Fn(&super::figure::Point) -> Value| series.points.iter().map(of).collect::<Vec<_>>();
         json!({
-            "name": series.name, "form": form, "colour": series.style.colour, "dash": series.style.dash,
+            "name": series.name, "short": series.short_name(), "form": form, "colour": series.style.colour, "dash": series.style.dash,
             "marker": series.style.marker, "shown": series.shown,
             "x": column(&|point| json!(point.x)), "y": column(&|point| json!(point.y)),
             "xe": column(&|point| json!(point.x_error)), "ye": column(&|point| json!(point.y_error)),
@@ -404,13 +507,26 @@ fn data(figures: &[Figure]) -> String {
         for view in &figure.views {
             if let Plot::Xy(xy) = &view.plot {
                 let axis = |axis: &super::figure::Axis| json!({ "label": axis.label, "log": axis.log });
-                let all: Vec<Value> = xy.series.iter().map(series).collect();
+                let hidden = xy.hidden();
+                let all: Vec<Value> = xy
+                    .series
+                    .iter()
+                    .zip(hidden)
+                    .map(|(own, over)| {
+                        let mut value = series(own);
+                        value["over"] = json!(over);
+                        value
+                    })
+                    .collect();
                 let document = json!({ "x": axis(&xy.x), "y": axis(&xy.y), "series": all });
                 views.insert(format!("{}/{}", figure.id, view.name), document);
             }
         }
     }
-    let document = json!({ "dashes": DASHES, "markers": MARKERS, "views": views });
+    let document = json!({
+        "dashes": DASHES, "markers": MARKERS, "views": views, "experiment": material.made.manifest.experiment,
+        "pairs": comparison::data(material),
+    });
     // Nothing in it may end the script that it is in.
     document.to_string().replace('<', "\\u003c")
 }

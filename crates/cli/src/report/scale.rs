@@ -10,6 +10,9 @@ pub(super) struct Scale {
     pub(super) log: bool,
 }
 
+/// Data that reach down to this share of their largest value are seen from 0.
+const FROM_ZERO: f64 = 0.4;
+
 impl Scale {
     /// An axis that all of `values` fit on. Numbers up to 0 have no place on a logarithmic one.
     pub(super) fn fitting(values: impl Iterator<Item = f64>, range: (f64, f64), log: bool) -> Self {
@@ -25,10 +28,11 @@ impl Scale {
                 ((low / room).max(f64::MIN_POSITIVE), (high * room).min(f64::MAX))
             }
             (true, false) => {
-                let low = low.min(0.0);
+                // An axis begins where the data do, unless that is near 0: then 0 is what eyes compare with.
+                let low = if low > 0.0 && low < FROM_ZERO * high { 0.0 } else { low };
                 let high = if high > low { high } else { low + 1.0 };
                 let room = 0.04 * (high - low);
-                (if low < 0.0 { low - room } else { 0.0 }, (high + room).min(f64::MAX))
+                (if low == 0.0 { 0.0 } else { low - room }, (high + room).min(f64::MAX))
             }
         };
         Self { domain, range, log }
@@ -113,6 +117,8 @@ mod tests {
         assert_eq!(linear.ticks(), [0.0, 50.0, 100.0]);
         let log = Scale::fitting([3.0, 40_000.0].into_iter(), (0.0, 100.0), true);
         assert_eq!(log.ticks(), [10.0, 100.0, 1000.0, 10_000.0]);
+        let far = Scale::fitting([1.25, 1.84].into_iter(), (0.0, 100.0), false);
+        assert!(far.domain.0 > 1.2 && far.ticks().first().is_some_and(|tick| *tick > 1.2), "{far:?}");
         let narrow = Scale::fitting([400.0, 900.0].into_iter(), (0.0, 100.0), true);
         assert_eq!(narrow.ticks(), [500.0, 700.0]);
     }

@@ -11,6 +11,43 @@ pub(super) const COLOURS: [(&str, &str); 7] = [
     ("#1b1b1b", "#eeeeee"),
 ];
 
+/// From little to much: a ramp from violet over green to amber whose lightness runs one way, for the values of one
+/// swept setting. Light and dark.
+const RAMP: [(&str, &str); 8] = [
+    ("#3b0f70", "#c9a6f5"),
+    ("#3d3a8c", "#a9a4f7"),
+    ("#2f6196", "#86b6f0"),
+    ("#1f8a8c", "#5fcfcf"),
+    ("#2ba06f", "#52d69a"),
+    ("#6aa53a", "#9bd96a"),
+    ("#a89a12", "#d8c94a"),
+    ("#c77d0a", "#f5ad4e"),
+];
+
+/// How many shades a colour of the palette has: a family of settings shares a hue and runs from deep to pale.
+const SHADES: usize = 5;
+
+/// Every colour that a series can have, light and dark: the palette, the ramp, and the shades of the palette.
+pub(super) fn colours() -> Vec<(String, String)> {
+    let own = |(light, dark): &(&str, &str)| ((*light).to_owned(), (*dark).to_owned());
+    let shades = COLOURS.iter().flat_map(|(light, dark)| {
+        (0..SHADES).map(move |shade| {
+            // On white the far end goes pale, on black it goes dim: neither reaches the paper.
+            let share = 0.55 * shade as f64 / (SHADES - 1) as f64;
+            (mixed(light, "#ffffff", share), mixed(dark, "#101418", share))
+        })
+    });
+    COLOURS.iter().chain(&RAMP).map(own).chain(shades).collect()
+}
+
+/// A colour between two, `share` of the way.
+fn mixed(from: &str, to: &str, share: f64) -> String {
+    let part =
+        |text: &str, place: usize| f64::from(u8::from_str_radix(&text[place..place + 2], 16).unwrap_or(0));
+    let between = |place: usize| (part(from, place) * (1.0 - share) + part(to, place) * share).round() as u8;
+    format!("#{:02x}{:02x}{:02x}", between(1), between(3), between(5))
+}
+
 /// Strokes of lines: what is on and what is off.
 pub(super) const DASHES: [&str; 5] = ["none", "7 3", "2 3", "9 3 2 3", "12 4"];
 
@@ -41,40 +78,77 @@ impl Style {
         Self { colour: index % COLOURS.len(), dash: shifted % DASHES.len(), marker: shifted % MARKERS.len() }
     }
 
-    /// The look of the member of a family: a colour for all, the rest its own.
-    pub(super) const fn of_member(family: usize, member: usize) -> Self {
+    /// The look of numbers that somebody else published: ink, dotted.
+    pub(super) const fn published(index: usize) -> Self {
+        Self { colour: COLOURS.len() - 1, dash: 2, marker: (index + 3) % MARKERS.len() }
+    }
+
+    /// The look of the member of a family of `members`, in the order of what is swept: where there is only one
+    /// `family` that sweeps anything, a step of the ramp; otherwise a shade of the hue of the family.
+    pub(super) fn of_member(family: usize, member: usize, members: usize, alone: bool) -> Self {
+        let step = |steps: usize| if members < 2 { 0 } else { member * (steps - 1) / (members - 1) };
+        let colour = if alone && members > 2 {
+            COLOURS.len() + step(RAMP.len())
+        } else {
+            let hue = family % COLOURS.len();
+            if members < 2 { hue } else { COLOURS.len() + RAMP.len() + hue * SHADES + step(SHADES) }
+        };
         Self {
-            colour: family % COLOURS.len(),
+            colour,
             dash: member % DASHES.len(),
             marker: (family + family / COLOURS.len() + member) % MARKERS.len(),
         }
     }
 }
 
-/// The style sheet of a figure that stands alone: dark on white.
-pub(super) fn sheet() -> String {
-    let colours: String =
-        COLOURS.iter().enumerate().map(|(place, (light, _))| format!(".c{place}{{color:{light}}}")).collect();
+/// The style sheet of a figure that stands alone: dark on white, or light on black.
+pub(super) fn sheet(dark: bool) -> String {
+    let (ink, grid, paper) =
+        if dark { ("#e7eaee", "#2b3038", "#14171b") } else { ("#222", "#d8d8d8", "#fff") };
+    let colours: String = colours()
+        .iter()
+        .enumerate()
+        .map(|(place, (light, night))| format!(".c{place}{{color:{}}}", if dark { night } else { light }))
+        .collect();
     format!(
-        "text{{font-family:'Open Sans',Helvetica,Arial,sans-serif;fill:#222}}{colours}{}",
-        shapes("#222", "#d8d8d8", "#fff")
+        "text{{font-family:'Open Sans',Helvetica,Arial,sans-serif;fill:{ink}}}{colours}{}",
+        shapes(ink, grid, paper)
     )
 }
 
 /// What both style sheets say of shapes; colours of ink, grid and paper are given.
 pub(super) fn shapes(ink: &str, grid: &str, paper: &str) -> String {
     format!(
-        ".axis{{stroke:{ink};fill:none}}.grid{{stroke:{grid};fill:none}}.line{{stroke:currentColor;fill:none;\
+        ".beneath .line{{stroke-width:6;stroke-opacity:.4}}.axis{{stroke:{ink};fill:none}}.grid{{stroke:{grid};fill:none}}.line{{stroke:currentColor;fill:none;\
          stroke-width:1.8;stroke-linejoin:round}}.band{{fill:currentColor;fill-opacity:.16;stroke:none}}\
          .mark{{fill:currentColor;stroke:{paper};stroke-width:.8}}.whisker{{stroke:currentColor;fill:none;\
          stroke-width:1.3}}.box{{fill:currentColor;fill-opacity:.28;stroke:currentColor;stroke-width:1.2}}\
-         .bar{{fill:currentColor;stroke:{paper};stroke-width:1}}.tag{{stroke:{paper};stroke-width:3;paint-order:stroke}}"
+         .bar{{fill:currentColor;stroke:{paper};stroke-width:1}}.tag{{stroke:{paper};stroke-width:3;paint-order:stroke}}\
+         .plot .end,.end{{fill:currentColor;font-weight:600}}"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_of_families_differ_from_each_other_and_from_other_families() {
+        let mut looks: Vec<(usize, usize, usize)> = Vec::new();
+        for family in 0..4 {
+            for member in 0..11 {
+                let style = Style::of_member(family, member, 11, false);
+                assert!(style.colour < colours().len());
+                looks.push((style.colour, style.dash, style.marker));
+            }
+        }
+        let all = looks.len();
+        looks.sort_unstable();
+        looks.dedup();
+        assert_eq!(looks.len(), all);
+        let ramp: Vec<usize> = (0..8).map(|member| Style::of_member(0, member, 8, true).colour).collect();
+        assert!(ramp.windows(2).all(|pair| pair[0] < pair[1]), "{ramp:?}");
+    }
 
     #[test]
     fn the_first_dozens_of_series_differ_in_colour_or_marker() {

@@ -74,6 +74,13 @@ impl Picture {
             write!(self.body, "<text class=\"tag\" x=\"{x}\" y=\"{y}\" font-size=\"{size}\">{text}</text>");
     }
 
+    /// A small text in the colour of what it belongs to.
+    pub(super) fn coloured(&mut self, place: (f64, f64), size: f64, text: &str) {
+        let (x, y, text) = (short(place.0), short(place.1), escape(text));
+        let _ =
+            write!(self.body, "<text class=\"end\" x=\"{x}\" y=\"{y}\" font-size=\"{size}\">{text}</text>");
+    }
+
     /// A text that is read from below.
     pub(super) fn upright_text(&mut self, place: (f64, f64), size: f64, text: &str) {
         let (x, y) = (short(place.0), short(place.1));
@@ -89,12 +96,15 @@ impl Picture {
         self.markup("", "class=\"plot\" role=\"img\"")
     }
 
-    /// For a file of its own.
-    pub(super) fn alone(&self) -> String {
+    /// For a file of its own, on white or on black.
+    pub(super) fn alone(&self, dark: bool) -> String {
         let (w, h) = (short(self.width), short(self.height));
         let size = format!("width=\"{w}\" height=\"{h}\" role=\"img\"");
-        let paper =
-            format!("<style>{}</style><rect width=\"{w}\" height=\"{h}\" fill=\"#fff\"/>", style::sheet());
+        let colour = if dark { "#14171b" } else { "#fff" };
+        let paper = format!(
+            "<style>{}</style><rect width=\"{w}\" height=\"{h}\" fill=\"{colour}\"/>",
+            style::sheet(dark)
+        );
         self.markup(&paper, &size) + "\n"
     }
 
@@ -123,7 +133,7 @@ pub(super) fn text_width(text: &str, size: f64) -> f64 {
 }
 
 /// A text that means itself in HTML, SVG and their attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -8,14 +8,17 @@ use serde_json::Value;
 
 use super::durable;
 use crate::check::Verdict;
-use crate::experiment::Experiment;
+use crate::experiment::{DataSource, Experiment};
 use crate::shard::Shard;
 
 /// The file's name.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The version of the layout of a directory.
-const FORMAT: u32 = 2;
+/// 3 added `data`, and the hash of its data to every cell.
+const FORMAT: u32 = 3;
+/// The oldest version that is still read.
+const OLDEST: u32 = 2;
 
 /// Everything about a directory of results but the numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +40,9 @@ pub(crate) struct Manifest {
     pub(crate) host: Host,
     /// The experiment with all defaults.
     pub(crate) config: Value,
+    /// The prepared data that the cells read, each with the hash of its content.
+    #[serde(default)]
+    pub(crate) data: Vec<DataSource>,
     /// The cells in the order of the plan. While a run goes on, the files in `cells/` know more.
     pub(crate) cells: Vec<Status>,
     /// What became of the experiment's checks; empty until all cells are done.
@@ -102,7 +108,7 @@ impl std::fmt::Display for Host {
 
 impl Host {
     /// This one.
-    fn this() -> Self {
+    pub(crate) fn this() -> Self {
         Self {
             os: std::env::consts::OS.into(),
             arch: std::env::consts::ARCH.into(),
@@ -165,6 +171,7 @@ impl Manifest {
             posse: Build::this(),
             host: Host::this(),
             config,
+            data: experiment.sources.clone(),
             cells: Vec::new(),
             checks: Vec::new(),
             privacy: Vec::new(),
@@ -182,7 +189,9 @@ impl Manifest {
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
         let format = serde_json::from_str::<Value>(&text).ok().and_then(|value| value["format"].as_u64());
-        if let Some(format) = format.filter(|format| *format != u64::from(FORMAT)) {
+        if let Some(format) =
+            format.filter(|format| !(OLDEST..=FORMAT).any(|known| u64::from(known) == *format))
+        {
             return Err(anyhow!(
                 "{} has format {format}, and this is {} with format {FORMAT}",
                 path.display(),
@@ -192,6 +201,11 @@ impl Manifest {
         let manifest =
             serde_json::from_str(&text).map_err(|error| anyhow!("{} is corrupt: {error}", path.display()))?;
         Ok(Some(manifest))
+    }
+
+    /// Whether it says which data was read. Older results do not, and need their data to be read.
+    pub(crate) const fn remembers_data(&self) -> bool {
+        self.format >= 3
     }
 
     /// Writes the manifest to `directory`.
@@ -211,16 +225,39 @@ impl Manifest {
             let kind = |quick| if quick { "QUICK" } else { "full" };
             found.push(format!("the run is {}, not {}", kind(self.quick), kind(other.quick)));
         }
-        differing("", &without_words(&self.config), &without_words(&other.config), &mut found);
+        for mine in &self.data {
+            if let Some(theirs) =
+                other.data.iter().find(|theirs| theirs.path == mine.path && theirs.hash != mine.hash)
+            {
+                found.push(format!(
+                    "the data in {} had the hash {}, now {}",
+                    mine.path,
+                    short(&mine.hash),
+                    short(&theirs.hash)
+                ));
+            }
+        }
+        // Which content the data has is compared by what was read, where both say it, not by what is written.
+        let known = !self.data.is_empty() && !other.data.is_empty();
+        let [mine, theirs] = [self, other].map(|manifest| without_words(&manifest.config, known));
+        differing("", &mine, &theirs, &mut found);
         found
     }
 }
 
+/// The first digits of a hash, enough to tell two apart.
+pub(crate) fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
 /// A configuration without what changes no number.
-fn without_words(config: &Value) -> Value {
+fn without_words(config: &Value, without_hash: bool) -> Value {
     let mut config = config.clone();
     if let Value::Object(map) = &mut config {
-        map.retain(|key, _| !["title", "description", "check"].contains(&key.as_str()));
+        map.retain(|key, _| !["title", "description", "figure", "check"].contains(&key.as_str()));
+        if without_hash && let Some(Value::Object(environment)) = map.get_mut("environment") {
+            environment.shift_remove("hash");
+        }
     }
     config
 }

@@ -32,7 +32,7 @@ use crate::runner::Outcome;
 use crate::shard::Shard;
 use crate::statement::{self, Statement};
 use frame::Frame;
-pub(crate) use manifest::{Build, Manifest};
+pub(crate) use manifest::{Build, Host, Manifest};
 use manifest::{MANIFEST, Progress, Status};
 use stored::{CELLS, Found};
 
@@ -205,7 +205,12 @@ impl Made {
         let shown = directory.display();
         let manifest = Manifest::read(directory)?
             .ok_or_else(|| anyhow!("{shown} holds no results: there is no {MANIFEST} in it"))?;
-        let mut experiment = Experiment::read(&directory.join(EXPERIMENT))?;
+        let path = directory.join(EXPERIMENT);
+        let mut experiment = if manifest.remembers_data() {
+            Experiment::read_recorded(&path, manifest.data.clone())?
+        } else {
+            Experiment::read(&path)?
+        };
         experiment.id.clone_from(&manifest.experiment);
         experiment.quick = manifest.quick;
         if experiment.to_json() != manifest.config {

@@ -8,6 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::durable;
+use super::manifest::short;
 use crate::experiment::Cell;
 use crate::row::Record;
 use crate::runner::Outcome;
@@ -20,6 +21,9 @@ pub(super) const CELLS: &str = "cells";
 #[serde(deny_unknown_fields)]
 struct Stored {
     id: String,
+    /// The content hash of the data that the cell read, if it read any. Files of format 2 do not say it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +47,7 @@ pub(super) fn write(directory: &Path, cell: &Cell, outcome: &Outcome) -> anyhow:
         Ok(record) => (Some(record.clone()), None),
         Err(error) => (None, Some(error.clone())),
     };
-    let text = serde_json::to_string(&Stored { id: cell.id.clone(), error, record })?;
+    let text = serde_json::to_string(&Stored { id: cell.id.clone(), data: read_by(cell), error, record })?;
     durable::replace_text(&path(directory, cell), &format!("{text}\n{:016x}\n", checksum(&text)))
 }
 
@@ -63,6 +67,13 @@ pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
     }
     match serde_json::from_str::<Stored>(document) {
         Ok(stored) if stored.id != cell.id => broken(&format!("is of the cell {}", stored.id)),
+        Ok(Stored { data: Some(data), .. }) if read_by(cell).is_some_and(|expected| expected != data) => {
+            broken(&format!(
+                "was made from other data, with the hash {}, not {}",
+                short(&data),
+                short(&read_by(cell).unwrap_or_default())
+            ))
+        }
         Ok(Stored { record: Some(mut record), error: None, .. }) => {
             // Older builds did not say it.
             for tally in std::iter::once(&mut record.tally).chain(&mut record.curve) {
@@ -74,6 +85,11 @@ pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
         Ok(_) => broken("says neither what came of the cell nor why nothing did"),
         Err(error) => broken(&format!("cannot be understood: {error}")),
     }
+}
+
+/// The content hash of the data that a cell reads.
+fn read_by(cell: &Cell) -> Option<String> {
+    cell.config.world.data().map(|name| name.hash.to_owned())
 }
 
 /// Where a cell is kept.

@@ -5,7 +5,7 @@ use crate::command::{Ran, directory_with, posse};
 const BASE: &str = r#"
 horizon = 400
 agents = 8
-repetitions = 2
+repetitions = 5
 [environment]
 dimension = 4
 arms = 5
@@ -72,13 +72,13 @@ fn what_must_hold_fails_and_what_is_expected_deviates() {
     let ran = run(wrong);
     assert_eq!(ran.code, 1);
     assert!(
-        ran.stdout.contains("  FAIL      range, all groups\n") && ran.stdout.contains('←'),
+        ran.stdout.contains("  FAIL          range, all groups\n") && ran.stdout.contains('←'),
         "{}",
         ran.stdout
     );
     let ran = run(&format!("{wrong}level = \"expect\"\n"));
     assert_eq!(ran.code, 0);
-    assert!(ran.stdout.contains("  DEVIATES  range, all groups\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  DEVIATES      range, all groups\n"), "{}", ran.stdout);
 }
 
 #[test]
@@ -91,10 +91,37 @@ fn verdicts_are_kept_in_the_manifest_and_checks_may_change_without_running_again
     let again = run();
     assert_eq!(
         (again.code, again.stderr.as_str()),
-        (1, "10 of 10 cells are there already\nplots and tables: posse report r\n")
+        (1, "25 of 25 cells are there already\nplots and tables: posse report r\n")
     );
     let manifest = std::fs::read_to_string(directory.path().join("r/manifest.json")).unwrap();
     assert!(manifest.contains("\"result\": \"FAIL\""));
+}
+
+#[test]
+fn what_seeds_cannot_tell_is_inconclusive() {
+    // Nobody sends anything: neither claim says anything about the world.
+    let nothing = "[[check]]\nkind = \"order\"\nmetric = \"messages\"\nbelow = { algorithm = \"lin-ucb\" }\n\
+                   above = { threshold = inf }\n";
+    let ran = run(nothing);
+    assert_eq!(ran.code, 0);
+    assert!(ran.stdout.contains("  INCONCLUSIVE  order"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("messages 0 of lin-ucb against 0 of async-lin-ucb/threshold=inf  ?"),
+        "{}",
+        ran.stdout
+    );
+    // One seed, and a quick run, whatever their numbers.
+    let claim = "[[check]]\nkind = \"order\"\nmetric = \"regret\"\nbelow = { threshold = 1.2 }\nabove = { algorithm = \"lin-ucb\" }\n";
+    let one = directory_with(&format!("{}{claim}", BASE.replace("repetitions = 5", "repetitions = 1")));
+    let ran = posse(one.path(), &["run", "x.toml", "-q"]);
+    assert!(
+        ran.stdout.contains("INCONCLUSIVE") && ran.stdout.contains("one seed cannot tell"),
+        "{}",
+        ran.stdout
+    );
+    let full = directory_with(&format!("{BASE}{claim}"));
+    let ran = posse(full.path(), &["run", "x.toml", "-q", "--quick"]);
+    assert!(ran.stdout.contains("INCONCLUSIVE") && ran.stdout.contains("without --quick"), "{}", ran.stdout);
 }
 
 /// With γ = 1 everybody hears of everything: N messages an interaction, so that they grow as T and as N to the power one.

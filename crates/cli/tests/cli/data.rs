@@ -351,3 +351,61 @@ fn users_come_from_who_liked_what() {
     );
     assert!(row["regret"].as_f64().unwrap() > 0.0 && row["rand_index"].is_number());
 }
+
+/// Cells of an interrupted run keep the hash of what they read; another content under the same path is refused.
+#[test]
+fn a_run_does_not_go_on_with_other_data_and_a_report_needs_none() {
+    let (directory, _) = prepared();
+    let text = "horizon = 60\nagents = 2\nrepetitions = 3\n[environment]\nkind = \"classification\"\n\
+                data = \"own\"\nhash = \"any\"\n[[algorithm]]\nname = \"lin-ucb\"\n";
+    std::fs::write(directory.path().join("x.toml"), text).unwrap();
+    let run = ["run", "x.toml", "--out", "r", "-q"];
+    assert_eq!(posse(directory.path(), &run).code, 0);
+    let manifest = |file: &str| -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(directory.path().join(file)).unwrap()).unwrap()
+    };
+    let hash = manifest("own/manifest.json")["hash"].as_str().unwrap().to_owned();
+    let kept = manifest("r/manifest.json");
+    assert_eq!(kept["data"][0]["hash"], hash.as_str());
+    assert_eq!(kept["data"][0]["files"][0]["file"], "own.csv");
+    assert_eq!(
+        kept["config"]["environment"]["hash"],
+        hash.as_str(),
+        "the kept experiment names what was read"
+    );
+    let cell = directory.path().join("r/cells/000001.json");
+    let stored = std::fs::read_to_string(&cell).unwrap();
+    assert!(stored.contains(&format!("\"data\":\"{hash}\"")), "{stored}");
+
+    // Other content under the same path, with a cell still to be run.
+    std::fs::remove_file(&cell).unwrap();
+    std::fs::write(directory.path().join("own.csv"), table().replace("9,green,high", "9,green,low")).unwrap();
+    assert_eq!(prepare(directory.path(), &["--force"]).code, 0);
+    let other = manifest("own/manifest.json")["hash"].as_str().unwrap().to_owned();
+    let ran = posse(directory.path(), &run);
+    assert_eq!(ran.code, 2);
+    let changed = format!("the data in own had the hash {}, now {}", &hash[..12], &other[..12]);
+    assert!(ran.stderr.contains(&changed), "{}", ran.stderr);
+
+    // A report speaks of what was read, also when the data is another or gone.
+    std::fs::remove_dir_all(directory.path().join("own")).unwrap();
+    std::fs::write(&cell, &stored).unwrap();
+    let ran = posse(directory.path(), &["report", "r"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let page = std::fs::read_to_string(directory.path().join("r/report.html")).unwrap();
+    assert!(page.contains(&hash) && !page.contains(&other));
+
+    // A cell that was put there from another run is not believed.
+    std::fs::write(&cell, resealed(&stored.replace(&hash, &other))).unwrap();
+    let ran = posse(directory.path(), &["report", "r"]);
+    assert!(ran.stderr.contains("was made from other data, with the hash"), "{}", ran.stderr);
+}
+
+/// A file of a cell with the checksum that its document has.
+fn resealed(stored: &str) -> String {
+    let document = stored.lines().next().unwrap();
+    let sum = document.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{document}\n{sum:016x}\n")
+}

@@ -1,5 +1,6 @@
 //! Alternating minimisation: which part of a reward belongs to which block of features.
 
+use super::span::Span;
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, check_observation};
 use crate::parcel::{LowRank, pivoted_cholesky};
@@ -21,11 +22,21 @@ pub(crate) struct History {
     features: Vec<f64>,
     rewards: Vec<f64>,
     evidence: Evidence,
+    /// The directions of all observations.
+    span: Span,
+    /// How many observations there were when the last new direction came.
+    newest_direction: u64,
 }
 
 impl History {
     pub(crate) fn new(dimension: usize) -> Self {
-        Self { features: Vec::new(), rewards: Vec::new(), evidence: Evidence::none(dimension) }
+        Self {
+            features: Vec::new(),
+            rewards: Vec::new(),
+            evidence: Evidence::none(dimension),
+            span: Span::none(dimension),
+            newest_direction: 0,
+        }
     }
 
     pub(crate) fn from_parts(
@@ -49,6 +60,14 @@ impl History {
         self.features.extend_from_slice(arm);
         self.rewards.push(reward);
         self.evidence.add_observation(arm, reward);
+        if self.span.add(arm) {
+            self.newest_direction = self.evidence.count();
+        }
+    }
+
+    /// How many observations in a row, up to the last one, were combinations of earlier ones.
+    pub(crate) const fn without_news(&self) -> u64 {
+        self.evidence.count() - self.newest_direction
     }
 
     pub(crate) const fn evidence(&self) -> &Evidence {
@@ -198,6 +217,18 @@ pub(crate) fn has_full_rank(evidence: &Evidence) -> bool {
         squares.push(root * root);
     });
     d == 0 || squares[d - 1] > RANK_TOLERANCE * squares[0]
+}
+
+/// The directions that evidence spans: those of the columns of its Gram matrix.
+pub(crate) fn span_of(evidence: &Evidence) -> Span {
+    let d = evidence.dimension();
+    let mut span = Span::none(d);
+    let at = |i: usize, j: usize| evidence.gram()[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)];
+    for column in 0..d {
+        let values: Vec<f64> = (0..d).map(|row| at(row, column)).collect();
+        span.add(&values);
+    }
+    span
 }
 
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -13,7 +13,7 @@ use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::exchange::view::View;
 use crate::ids::{AgentId, UserId, Version};
-use crate::linear::alternating::{Block, History, dot, has_full_rank, split_one};
+use crate::linear::alternating::{Block, History, dot, has_full_rank, span_of, split_one};
 use crate::linear::async_lin_ucb::{ProtocolConfig, receive_into, upload_if_due};
 use crate::linear::exchange::Exchange;
 use crate::message::{Downlink, Uplink};
@@ -36,7 +36,8 @@ pub struct AsyncLinUcbAm {
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
     /// Begin with a model of the agent's own, until it has seen enough to tell the blocks apart
-    /// (Algorithm 5). Without it both blocks start from nothing. Default true.
+    /// (Algorithm 5), or until more observations bring nothing new: features that are always zero, or that
+    /// depend on each other, never reach full rank. Without it both blocks start from nothing. Default true.
     pub cold_start: bool,
     /// Use every feature in both blocks. Default false.
     pub duplicated: bool,
@@ -154,23 +155,37 @@ impl AmAgent {
         Ok(Choice { arm, propensity: Some(1.0) })
     }
 
-    /// Whether own history or downloads suffice to tell the blocks apart.
+    /// Whether own history or downloads suffice to tell the blocks apart, or cannot come to suffice.
     fn can_warm_up(&mut self) -> bool {
+        let cold = self.cold.as_ref().expect("asked while cold");
         if self.view.version() > self.checked {
             self.checked = self.view.version();
-            if has_full_rank(self.view.base()) {
+            if has_full_rank(self.view.base()) || self.base_covers(&cold.history) {
                 return true;
             }
         }
-        let cold = self.cold.as_ref().expect("asked while cold");
-        let needed = if self.duplicated { self.view.dimension() } else { self.shape.dimension() };
-        cold.history.evidence().count() >= needed as u64 && has_full_rank(cold.history.evidence())
+        let needed = if self.duplicated { self.view.dimension() } else { self.shape.dimension() } as u64;
+        let own = cold.history.evidence();
+        // As many observations as there are features, none of them in a new direction: full rank will not come.
+        let exhausted = own.count() >= 2 * needed && cold.history.without_news() >= needed;
+        own.count() >= needed && (exhausted || has_full_rank(own))
+    }
+
+    /// Whether downloads of many observations span every shared direction that this agent has met, although not
+    /// all that could be. Two observations for each feature would have full rank if the features had.
+    fn base_covers(&self, history: &History) -> bool {
+        let base = self.view.base();
+        if base.count() < 2 * base.dimension() as u64 {
+            return false;
+        }
+        let known = span_of(base);
+        history.rows().all(|(arm, _)| known.contains(self.blocks(arm).0))
     }
 
     /// Splits the whole history and goes on with two blocks.
     fn warm_up(&mut self) {
         let Some(Cold { history, model }) = self.cold.take() else { return };
-        let shared_start = if has_full_rank(self.view.base()) {
+        let shared_start = if has_full_rank(self.view.base()) || self.base_covers(&history) {
             self.view.model().estimate()
         } else {
             model.estimate()[..self.view.dimension()].to_vec()
@@ -286,5 +301,53 @@ impl Block {
 
     fn new(model: Ridge) -> Self {
         Self { evidence: Evidence::none(model.dimension()), model }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    /// How many observations an agent needs until it shares, if only the first `rank` of its features are ever used.
+    fn observations_until_shared(dimension: usize, rank: usize, most: usize) -> Option<usize> {
+        let config = AsyncLinUcbAm { duplicated: true, ..AsyncLinUcbAm::default() };
+        let mut agent = config.agent(AgentId(0), Shape::shared(dimension));
+        let mut stream = Seed(3).stream("arms", 0, 0);
+        (1..=most).find(|_| {
+            let mut arm = vec![0.0; dimension];
+            arm[..rank].iter_mut().for_each(|x| *x = stream.normal());
+            let reward = arm.iter().sum::<f64>() / dimension as f64;
+            agent.learn(UserId(0), &arm, reward).unwrap().is_some()
+        })
+    }
+
+    #[test]
+    fn a_cold_start_ends_with_full_rank_or_when_more_observations_bring_nothing_new() {
+        assert_eq!(observations_until_shared(25, 25, 100), Some(25));
+        // 18 directions after 18 observations, and none in the 25 after them.
+        assert_eq!(observations_until_shared(25, 18, 100), Some(50));
+        assert_eq!(observations_until_shared(25, 1, 100), Some(50));
+    }
+
+    #[test]
+    fn a_cold_start_goes_on_the_same_after_a_restart() {
+        let config = AsyncLinUcbAm { duplicated: true, ..AsyncLinUcbAm::default() };
+        let shape = Shape::shared(6);
+        let mut agent = config.agent(AgentId(0), shape);
+        let mut stream = Seed(4).stream("arms", 0, 0);
+        let mut shared = Vec::new();
+        for step in 0..20 {
+            let arm = [stream.normal(), stream.normal(), stream.normal(), 0.0, 0.0, 0.0];
+            if step == 9 {
+                let mut restored = config.agent(AgentId(0), shape);
+                restored.restore(&agent.save()).unwrap();
+                agent = restored;
+            }
+            if agent.learn(UserId(0), &arm, 0.1).unwrap().is_some() {
+                shared.push(step);
+            }
+        }
+        assert_eq!(shared.first(), Some(&11), "twice six observations, whatever happened on the way");
     }
 }

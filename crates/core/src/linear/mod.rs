@@ -10,6 +10,7 @@ pub(crate) mod lin_ts;
 pub(crate) mod lin_ucb;
 pub(crate) mod rounds;
 pub(crate) mod rule;
+pub(crate) mod span;
 pub(crate) mod sync_lin_ucb;
 
 pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, Override, ProtocolConfig};

@@ -51,12 +51,12 @@ pub struct GenericLog {
 const BATCH_ROWS: usize = 1 << 10;
 
 /// A table being read row by row, whatever its format.
-pub(super) enum Rows {
+pub(crate) enum Rows {
     Text(Box<Records>),
     Parquet(Box<ParquetRows>),
 }
 
-pub(super) struct ParquetRows {
+pub(crate) struct ParquetRows {
     path: PathBuf,
     reader: Reader,
     columns: Vec<String>,
@@ -69,10 +69,15 @@ pub(super) struct ParquetRows {
 }
 
 impl Rows {
-    pub(super) fn open(path: &Path, separator: &str) -> Result<Self, DataError> {
+    pub(crate) fn open(path: &Path, separator: &str) -> Result<Self, DataError> {
+        Self::open_as(path, separator, false)
+    }
+
+    /// The same; a text may be in Latin-1.
+    pub(crate) fn open_as(path: &Path, separator: &str, latin1: bool) -> Result<Self, DataError> {
         if path.extension().is_none_or(|extension| extension != "parquet") {
             let quotes = separator.len() == 1 && separator != " ";
-            let format = Format { separator: separator.into(), quotes, ..Format::csv() };
+            let format = Format { separator: separator.into(), quotes, latin1, ..Format::csv() };
             return Ok(Self::Text(Box::new(Records::open(path, &format)?)));
         }
         let refuse = |error: &std::io::Error| Problem::System(error.to_string()).of(path);
@@ -89,14 +94,14 @@ impl Rows {
         })))
     }
 
-    pub(super) fn columns(&self) -> &[String] {
+    pub(crate) fn columns(&self) -> &[String] {
         match self {
             Self::Text(records) => records.columns(),
             Self::Parquet(rows) => &rows.columns,
         }
     }
 
-    pub(super) fn column(&self, name: &str) -> Result<usize, DataError> {
+    pub(crate) fn column(&self, name: &str) -> Result<usize, DataError> {
         match self {
             Self::Text(records) => records.column(name),
             Self::Parquet(rows) => rows.columns.iter().position(|column| column == name).ok_or_else(|| {
@@ -105,21 +110,21 @@ impl Rows {
         }
     }
 
-    pub(super) fn next(&mut self, watch: Watch<'_>) -> Result<bool, DataError> {
+    pub(crate) fn next(&mut self, watch: Watch<'_>) -> Result<bool, DataError> {
         match self {
             Self::Text(records) => records.next(watch),
             Self::Parquet(rows) => rows.next(),
         }
     }
 
-    pub(super) fn text(&self, field: usize) -> Result<String, DataError> {
+    pub(crate) fn text(&self, field: usize) -> Result<String, DataError> {
         match self {
             Self::Text(records) => Ok(records.text(field)?.trim().to_owned()),
             Self::Parquet(rows) => rows.text(field),
         }
     }
 
-    pub(super) fn number(&self, field: usize) -> Result<f64, DataError> {
+    pub(crate) fn number(&self, field: usize) -> Result<f64, DataError> {
         match self {
             Self::Text(records) => records.number(field),
             Self::Parquet(rows) => {
@@ -130,12 +135,12 @@ impl Rows {
         }
     }
 
-    pub(super) fn refuse(&self, field: usize, expected: &'static str) -> DataError {
+    pub(crate) fn refuse(&self, field: usize, expected: &'static str) -> DataError {
         let value = self.text(field).unwrap_or_default();
         self.error(field, Problem::Value { value, expected })
     }
 
-    pub(super) fn error(&self, field: usize, problem: Problem) -> DataError {
+    pub(crate) fn error(&self, field: usize, problem: Problem) -> DataError {
         match self {
             Self::Text(records) => records.error(field, problem),
             Self::Parquet(rows) => rows.error(field, problem),
@@ -143,7 +148,7 @@ impl Rows {
     }
 
     /// What file it was. A Parquet file is not hashed: its parts are read in any order.
-    pub(super) fn finish(self) -> Result<Option<RawFile>, DataError> {
+    pub(crate) fn finish(self) -> Result<Option<RawFile>, DataError> {
         match self {
             Self::Text(records) => records.finish().map(Some),
             Self::Parquet(_) => Ok(None),

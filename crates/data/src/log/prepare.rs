@@ -14,6 +14,11 @@ pub const DECISIONS: &str = "decisions.parquet";
 /// The table of items: what actions call them, then their features.
 pub const LOG_ITEMS: &str = "items.parquet";
 
+/// The setting of a log without propensities: all actions are taken as equally likely.
+pub(super) const ASSUMED: &str = "assumed uniform";
+/// The least probability that can be meant: one decision in a thousand million.
+pub const LEAST_PROPENSITY: f64 = 1e-9;
+
 /// Prepares a log of decisions: reads the items, or the log once to find them, then streams the log.
 pub fn prepare_log(
     files: &LogFiles,
@@ -43,6 +48,7 @@ pub fn prepare_log(
         let problem = "a context is used if items have no features, or with a number for each item";
         return Err(Problem::Setting(problem.into()).of(&files.log));
     }
+    let with_propensity = columns.propensity.is_some();
     let whole = ["user", "agent", "action"].map(|name| (name.to_owned(), ColumnKind::Whole));
     let number = ["reward", "propensity"].map(|name| (name.to_owned(), ColumnKind::Number));
     let context =
@@ -52,6 +58,7 @@ pub fn prepare_log(
     let (mut users, mut agents): (Names, Names) = Default::default();
     let (mut count, mut rewards) = (0usize, 0.0);
     let mut taken = BTreeSet::new();
+    let mut before = String::new();
     while rows.next(watch)? {
         let user: Vec<String> =
             columns.user.iter().map(|&field| rows.text(field)).collect::<Result<_, _>>()?;
@@ -65,14 +72,27 @@ pub fn prepare_log(
         let propensity = match columns.propensity {
             None => 1.0 / items.ids.len() as f64,
             Some(field) => match rows.number(field)? {
-                p if p > 0.0 && p <= 1.0 => p,
+                p if (LEAST_PROPENSITY..=1.0).contains(&p) => p,
+                p if p > 0.0 && p < LEAST_PROPENSITY => {
+                    return Err(rows.refuse(field, "a probability that can be meant: at least 1e-9"));
+                }
                 _ => return Err(rows.refuse(field, "a probability above 0 and at most 1")),
             },
         };
         table.whole(0, users.number(user.join("\u{1f}")).into());
         table.whole(1, agents.number(agent).into());
         table.whole(2, action.into());
-        table.text(3, columns.time.map_or(Ok(String::new()), |field| rows.text(field))?);
+        let time = columns.time.map_or(Ok(String::new()), |field| rows.text(field))?;
+        if let Some(field) = columns.time
+            && count > 0
+            && is_earlier(&time, &before)
+        {
+            let problem =
+                format!("{time:?} is earlier than {before:?} in the row before: sort the log by time");
+            return Err(rows.error(field, Problem::Setting(problem)));
+        }
+        table.text(3, &time);
+        before = time;
         table.number(4, reward);
         table.number(5, propensity);
         for (place, &field) in columns.context.iter().enumerate() {
@@ -96,6 +116,7 @@ pub fn prepare_log(
     }
     draft.add(table)?;
     manifest.set("context", context_use.word());
+    manifest.set("propensity", if with_propensity { "logged" } else { ASSUMED });
     manifest.set("mean_reward", rewards / count as f64);
     manifest.count("rows", count);
     manifest.count("users", users.0.len());
@@ -103,6 +124,14 @@ pub fn prepare_log(
     manifest.count("items", items.ids.len());
     manifest.count("items taken", taken.len());
     draft.finish(manifest)
+}
+
+/// Whether one time lies before another: as numbers if both are, otherwise as texts, which suits 2024-05-31T12:00.
+fn is_earlier(time: &str, other: &str) -> bool {
+    match (time.parse::<f64>(), other.parse::<f64>()) {
+        (Ok(time), Ok(other)) => time < other,
+        _ => time < other,
+    }
 }
 
 /// Numbers for names, in the order in which they come.
@@ -153,15 +182,15 @@ impl Columns {
 }
 
 /// What can be chosen.
-struct Items {
-    ids: Vec<String>,
-    places: BTreeMap<String, u32>,
-    features: Vec<String>,
-    values: Vec<f64>,
+pub(crate) struct Items {
+    pub(crate) ids: Vec<String>,
+    pub(crate) places: BTreeMap<String, u32>,
+    pub(crate) features: Vec<String>,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Items {
-    fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.features.len()
     }
 
@@ -194,7 +223,7 @@ impl Items {
 
     /// A file of items. Columns of numbers are features; each value of another column is a feature of its own; a
     /// constant 1 comes last. A column without a name is passed over.
-    fn read(
+    pub(crate) fn read(
         path: &Path,
         separator: &str,
         id: &str,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use posse_core::Arms;
 
-use super::prepare::{DECISIONS, LOG_ITEMS};
+use super::prepare::{ASSUMED, DECISIONS, LOG_ITEMS};
 use crate::error::{DataError, Problem};
 use crate::store::{Column, Manifest, check_hash, scan};
 
@@ -39,7 +39,7 @@ impl ContextUse {
 pub struct Log {
     pub(super) users: Vec<u32>,
     pub(super) agents: Vec<u32>,
-    pub(super) actions: Vec<u32>,
+    pub(crate) actions: Vec<u32>,
     pub(super) rewards: Vec<f64>,
     pub(super) propensities: Vec<f64>,
     pub(super) context: Vec<f64>,
@@ -48,6 +48,10 @@ pub struct Log {
     pub(super) item_width: usize,
     pub(super) item_count: usize,
     pub(super) context_use: ContextUse,
+    /// What actions are called, in their order; empty for logs that were not loaded.
+    pub(crate) names: Vec<String>,
+    /// Whether nobody said with which probability actions were taken, so that all are taken as equally likely.
+    pub(crate) assumed: bool,
 }
 
 impl Log {
@@ -71,7 +75,19 @@ impl Log {
             item_width: 0,
             item_count: actions,
             context_use: ContextUse::Blocks,
+            names: Vec::new(),
+            assumed: false,
         }
+    }
+
+    /// A log with a context of `width` numbers in each row, otherwise as [`Log::of_actions`].
+    ///
+    /// # Panics
+    /// If an action is not below `actions`, or there are not `width` numbers for each row.
+    #[must_use]
+    pub fn with_context(actions: usize, rows: &[(u32, f64, f64)], context: Vec<f64>, width: usize) -> Self {
+        assert_eq!(context.len(), rows.len() * width, "every row has its context");
+        Self { context, context_width: width, ..Self::of_actions(actions, rows) }
     }
 
     /// How many rows there are.
@@ -84,6 +100,45 @@ impl Log {
     #[must_use]
     pub const fn actions(&self) -> usize {
         self.item_count
+    }
+
+    /// What the numbers of a row's context do to its arms.
+    #[must_use]
+    pub const fn context_use(&self) -> ContextUse {
+        self.context_use
+    }
+
+    /// What actions are called, in their order.
+    #[must_use]
+    pub fn action_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether the log was prepared without propensities, so that all actions count as equally likely.
+    #[must_use]
+    pub const fn assumes_uniform(&self) -> bool {
+        self.assumed
+    }
+
+    /// How many numbers go with an action in a row, from which its reward may be predicted.
+    #[must_use]
+    pub const fn regressors(&self) -> usize {
+        match self.context_use {
+            ContextUse::Blocks => self.context_width,
+            ContextUse::PerItem => self.item_width + 1,
+            ContextUse::None => self.item_width,
+        }
+    }
+
+    /// Appends the numbers that go with an action in a row.
+    pub(crate) fn push_regressors(&self, row: usize, action: usize, numbers: &mut Vec<f64>) {
+        let context = &self.context[row * self.context_width..][..self.context_width];
+        let item = &self.items[action * self.item_width..][..self.item_width];
+        match self.context_use {
+            ContextUse::Blocks => numbers.extend_from_slice(context),
+            ContextUse::PerItem => numbers.extend(item.iter().copied().chain([context[action]])),
+            ContextUse::None => numbers.extend_from_slice(item),
+        }
     }
 
     /// How many features an arm has.
@@ -163,10 +218,12 @@ pub fn load_log(directory: &Path) -> Result<Log, DataError> {
     let context_use = ContextUse::ALL.into_iter().find(|context| context.word() == word);
     let mut log = Log {
         context_use: context_use.ok_or_else(|| refuse("nobody knows how it uses contexts"))?,
+        assumed: manifest.settings.get("propensity").is_some_and(|word| word == ASSUMED),
         ..Log::of_actions(0, &[])
     };
     scan(directory, manifest.table(LOG_ITEMS, directory)?, |columns| {
         log.item_count += columns[0].len();
+        log.names.extend(columns[0].texts().iter().cloned());
         append_rows(&columns[1..], &mut log.items, &mut log.item_width);
         Ok(())
     })?;

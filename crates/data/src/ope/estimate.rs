@@ -36,6 +36,24 @@ impl Evidence {
     }
 }
 
+/// Lowers weights above `limit` to it, which biases estimates towards less and keeps single rows from deciding
+/// them. Returns how many rows it touched.
+pub fn clip(rows: &mut [Evidence], limit: f64) -> usize {
+    let mut clipped = 0;
+    for row in rows.iter_mut().filter(|row| row.weight() > limit) {
+        row.propensity = row.policy / limit;
+        clipped += 1;
+    }
+    clipped
+}
+
+/// The weight above which rows are clipped unless the caller says otherwise: √n, as truncated importance sampling
+/// has it, but never below the number of actions, which are the weights of a log that was made at random.
+#[must_use]
+pub fn usual_limit(rows: usize, actions: usize) -> f64 {
+    (rows as f64).sqrt().max(actions as f64)
+}
+
 /// How a value is estimated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -89,6 +107,52 @@ impl Estimator {
         }
     }
 
+    /// The parameter of the estimator, if it has one.
+    #[must_use]
+    pub const fn parameter(self) -> Option<f64> {
+        match self {
+            Self::Switch { threshold } => Some(threshold),
+            Self::DrOs { shrinkage } => Some(shrinkage),
+            _ => None,
+        }
+    }
+
+    /// The same estimator with the parameter that suits these rows: the one with the least estimated squared error,
+    /// which is the variance of the mean plus the square of what the smaller weights leave out.
+    #[must_use]
+    pub fn tuned(self, rows: &[Evidence]) -> Self {
+        let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e4, f64::INFINITY];
+        let candidates: Vec<Self> = match self {
+            Self::Switch { .. } => steps.map(|threshold| Self::Switch { threshold }).to_vec(),
+            Self::DrOs { .. } => steps.map(|shrinkage| Self::DrOs { shrinkage }).to_vec(),
+            _ => return self,
+        };
+        let error = |candidate: &Self| {
+            let count = rows.len() as f64;
+            let (own, whole): (Vec<f64>, Vec<f64>) =
+                rows.iter().map(|row| (candidate.terms(row).0, Self::Dr.terms(row).0)).unzip();
+            let mean = |values: &[f64]| values.iter().sum::<f64>() / count;
+            let (value, unbiased) = (mean(&own), mean(&whole));
+            let variance = own.iter().map(|x| (x - value) * (x - value)).sum::<f64>() / count / count;
+            variance + (value - unbiased) * (value - unbiased)
+        };
+        let best = candidates.iter().min_by(|one, other| error(one).total_cmp(&error(other)));
+        best.copied().unwrap_or(self)
+    }
+
+    /// How far apart the terms of two rows can lie, if rewards span `rewards` and weights are at most `weight`.
+    fn range(self, rewards: (f64, f64), weight: f64) -> f64 {
+        let span = rewards.1 - rewards.0;
+        match self {
+            Self::Ips => weight * (rewards.1.max(0.0) - rewards.0.min(0.0)),
+            Self::Dm => span,
+            // The influence of a row on a ratio: a reward less the value, weighted.
+            Self::Replay => span,
+            Self::Snips => weight * span,
+            Self::Dr | Self::Switch { .. } | Self::DrOs { .. } => span * (1.0 + 2.0 * weight),
+        }
+    }
+
     /// Numerator and denominator of a row.
     fn terms(self, row: &Evidence) -> (f64, f64) {
         let weight = row.weight();
@@ -116,6 +180,9 @@ impl Estimator {
 pub enum Interval {
     /// From the central limit theorem, ratios linearised around their value.
     Normal,
+    /// The empirical Bernstein bound of Maurer and Pontil: wide, and true of any number of rows as long as no
+    /// reward lies outside those in the log. Of ratios (snips, replay) their linearisation is bounded.
+    Bernstein,
     /// From the percentiles of resampled logs.
     Bootstrap {
         /// How many.
@@ -156,6 +223,19 @@ pub fn estimate(rows: &[Evidence], estimator: Estimator, interval: Interval, lev
             let squares: f64 = terms.iter().map(|(n, d)| (n - value * d) / mean).map(|x| x * x).sum();
             let spread = if count > 1.0 { (squares / (count - 1.0) / count).sqrt() } else { f64::INFINITY };
             let half = normal_quantile(0.5 + 0.5 * level) * spread;
+            (value - half, value + half)
+        }
+        Interval::Bernstein => {
+            let mean = sums.1 / count;
+            let squares: f64 = terms.iter().map(|(n, d)| (n - value * d) / mean).map(|x| x * x).sum();
+            let variance = if count > 1.0 { squares / (count - 1.0) } else { f64::INFINITY };
+            let rewards = rows.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), row| {
+                (low.min(row.reward), high.max(row.reward))
+            });
+            let weight = rows.iter().map(Evidence::weight).fold(0.0, f64::max);
+            let range = estimator.range(rewards, weight) / mean;
+            let log = (4.0 / (1.0 - level)).ln();
+            let half = (2.0 * variance * log / count).sqrt() + 7.0 * range * log / (3.0 * (count - 1.0));
             (value - half, value + half)
         }
         Interval::Bootstrap { samples, seed } => {
@@ -199,12 +279,19 @@ pub fn effective_sample_size(rows: &[Evidence]) -> f64 {
 }
 
 /// What to say if so few rows count that estimate and interval are not to be trusted: fewer than a hundred, or than
-/// one in a hundred.
+/// one in ten.
 #[must_use]
 pub fn warning(effective: f64, rows: usize) -> Option<String> {
-    let needed = (0.01 * rows as f64).max(100.0);
-    (effective < needed).then(|| {
-        format!("only {effective:.0} of {rows} rows count: the log says little about this policy, trust no interval")
+    if effective < 100.0 {
+        return Some(format!(
+            "only {effective:.0} of {rows} rows count: the log says little about this policy, trust no interval"
+        ));
+    }
+    (effective < 0.1 * rows as f64).then(|| {
+        format!(
+            "{effective:.0} of {rows} rows count: the policy does what the log seldom did, so a few rows decide \
+             and intervals may be too narrow"
+        )
     })
 }
 

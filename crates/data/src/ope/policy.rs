@@ -3,8 +3,9 @@
 use posse_core::{AgentId, Algorithm, Arms, Cost, Seed, UserId};
 use serde::Serialize;
 
-use super::estimate::{Estimate, Estimator, Evidence, Interval, effective_sample_size, estimate};
+use super::estimate::{Estimate, Estimator, Evidence, Interval, estimate, warning};
 use super::federation::{Cooperation, Trouble};
+use super::judge::{Findings, Judging, about_propensities, findings, is_uniform};
 use super::reward_model::fit_reward_model;
 use crate::log::Log;
 
@@ -47,10 +48,8 @@ pub struct EvaluationSettings {
     pub explore: f64,
     /// The seed of the agents.
     pub seed: Seed,
-    /// How intervals are made.
-    pub interval: Interval,
-    /// The probability with which they cover.
-    pub level: f64,
+    /// How estimates are made.
+    pub judging: Judging,
 }
 
 /// What a policy that learned from a log would earn.
@@ -58,18 +57,13 @@ pub struct EvaluationSettings {
 pub struct Evaluation {
     /// Rows learned from.
     pub learned: usize,
-    /// Rows judged on.
-    pub judged: usize,
-    /// What the policy that made the log earned in them, a decision.
-    pub logged: f64,
-    /// The effective sample size.
-    pub effective: f64,
-    /// Each estimator with what it says, if anything.
-    pub estimates: Vec<(&'static str, Option<Estimate>)>,
     /// What learning cost in messages with statistics.
     pub messages: u64,
     /// And in bytes.
     pub bytes: u64,
+    /// What estimators say.
+    #[serde(flatten)]
+    pub findings: Findings,
 }
 
 /// A federated policy that learned while a log passed by.
@@ -79,6 +73,8 @@ pub struct Replay {
     pub rows: usize,
     /// Rows in which the policy did what was logged, and which it learned from.
     pub matched: usize,
+    /// Why not to trust the numbers, a sentence each.
+    pub warnings: Vec<String>,
     /// What it earned in them, a decision.
     pub estimate: Option<Estimate>,
     /// What the policy that made the log earned, a decision.
@@ -92,7 +88,7 @@ pub struct Replay {
 /// Lets agents learn from the first rows of a log, all of whose rewards they see, then asks what they would choose
 /// in the others and estimates what that would have earned.
 pub fn evaluate(log: &Log, settings: &EvaluationSettings) -> Result<Evaluation, String> {
-    let EvaluationSettings { algorithm, agents, assignment, seed, explore, level, .. } = settings;
+    let EvaluationSettings { algorithm, agents, assignment, seed, explore, judging, .. } = settings;
     if !(0.0..1.0).contains(&settings.learn_share) || !(0.0..=1.0).contains(explore) {
         return Err("the share to learn from must be from 0 to below 1, exploration from 0 to 1".into());
     }
@@ -105,14 +101,14 @@ pub fn evaluate(log: &Log, settings: &EvaluationSettings) -> Result<Evaluation, 
         let features = arms.row(log.action(row)).to_vec();
         cooperation.learn(agent, user(log, row), &features, log.reward(row)).map_err(say(row))?;
     }
-    let model = fit_reward_model(log, learned..log.rows());
+    let model = fit_reward_model(log, learned..log.rows(), judging.model);
     let mut evidence = Vec::with_capacity(log.rows() - learned);
     for row in learned..log.rows() {
         log.fill_arms(row, &mut arms);
         let agent = assignment.agent(log, row, *agents);
         let choice = cooperation.choose(agent, user(log, row), &arms).map_err(say(row))?;
         let at_random = explore / log.actions() as f64;
-        let expected = model.expected(row);
+        let expected = model.expected(log, row);
         let mean = expected.iter().sum::<f64>() / log.actions() as f64;
         evidence.push(Evidence {
             reward: log.reward(row),
@@ -122,21 +118,9 @@ pub fn evaluate(log: &Log, settings: &EvaluationSettings) -> Result<Evaluation, 
             expected_of_policy: (1.0 - explore) * expected[choice] + explore * mean,
         });
     }
-    let judged = evidence.len();
-    let estimates = Estimator::ALL
-        .into_iter()
-        .map(|estimator| (estimator.name(), estimate(&evidence, estimator, settings.interval, *level)))
-        .collect();
     let Cost { messages, bytes, .. } = cooperation.cost;
-    Ok(Evaluation {
-        learned,
-        judged,
-        logged: evidence.iter().map(|row| row.reward).sum::<f64>() / judged as f64,
-        effective: effective_sample_size(&evidence),
-        estimates,
-        messages,
-        bytes,
-    })
+    let findings = findings(log, evidence, Some(&model), judging)?;
+    Ok(Evaluation { learned, messages, bytes, findings })
 }
 
 /// Lets agents choose in every row of a log and learn where they chose what was logged (Li et al., 2011). A match
@@ -176,7 +160,18 @@ pub fn replay(
         });
     }
     let Cost { messages, bytes, .. } = cooperation.cost;
+    let mut warnings = about_propensities(log);
+    if !is_uniform(log) {
+        warnings.push(format!(
+            "the log was not made at random: a match counts with probability {least:.2e}/p, so that {} of {} rows \
+             are left",
+            counted.len(),
+            log.rows()
+        ));
+    }
+    warnings.extend(warning(counted.len() as f64, log.rows()).filter(|_| counted.len() < 100));
     Ok(Replay {
+        warnings,
         rows: log.rows(),
         matched: counted.len(),
         estimate: estimate(&counted, Estimator::Replay, Interval::Normal, level),

@@ -23,8 +23,12 @@ pub struct RecommenderFiles {
 /// How files are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// HetRec 2011 Last.fm: `user_artists.dat`, `user_taggedartists.dat`, `tags.dat`.
+    /// HetRec 2011 Last.fm: `user_artists.dat`, `user_taggedartists.dat`, `tags.dat`. An event is an artist that a
+    /// user listened to.
     LastFm,
+    /// The same files, but an event is an artist that a user tagged: `user_taggedartists-timestamps.dat` if it is
+    /// there, otherwise `user_taggedartists.dat`.
+    LastFmTagging,
     /// HetRec 2011 Delicious: `user_taggedbookmarks.dat`, `tags.dat`.
     Delicious,
     /// MovieLens 20M, 25M and latest: `ratings.csv`, `movies.csv`, `tags.csv`.
@@ -33,6 +37,17 @@ pub enum Shape {
     MovieLensDat,
     /// MovieLens 100k: `u.data`, `u.item`, `u.genre`.
     MovieLens100k,
+}
+
+impl Shape {
+    /// What an event is, where the same files have several kinds.
+    pub(super) const fn events(self) -> Option<&'static str> {
+        match self {
+            Self::LastFm => Some("listening"),
+            Self::LastFmTagging => Some("tagging"),
+            _ => None,
+        }
+    }
 }
 
 /// Somebody and something.
@@ -44,9 +59,12 @@ pub struct Event {
     pub item: u64,
     /// How much it was liked; 1 where nobody said.
     pub rating: f64,
-    /// When, in seconds since 1970; 0 where nobody said.
+    /// When, as the publisher counts: in seconds since 1970, for Last.fm in milliseconds; 0 where nobody said.
     pub time: i64,
 }
+
+/// Assignments of tags to artists, with the time of each.
+const STAMPED: &str = "user_taggedartists-timestamps.dat";
 
 /// Which columns of a file say what.
 struct Columns {
@@ -62,6 +80,8 @@ impl RecommenderFiles {
         let tabs = Format { header: true, latin1: true, ..Format::plain("\t") };
         let (file, format) = match self.shape {
             Shape::LastFm => ("user_artists.dat", tabs),
+            Shape::LastFmTagging if self.locate(STAMPED).exists() => (STAMPED, tabs),
+            Shape::LastFmTagging => ("user_taggedartists.dat", tabs),
             Shape::Delicious => ("user_taggedbookmarks.dat", tabs),
             Shape::MovieLensCsv => ("ratings.csv", Format::csv()),
             Shape::MovieLensDat => ("ratings.dat", Format::plain("::")),
@@ -80,6 +100,12 @@ impl RecommenderFiles {
         let at = |name: &str| records.column(name);
         Ok(match self.shape {
             Shape::LastFm => Columns { user: at("userID")?, item: at("artistID")?, rating: None, time: None },
+            Shape::LastFmTagging => Columns {
+                user: at("userID")?,
+                item: at("artistID")?,
+                rating: None,
+                time: at("timestamp").ok(),
+            },
             Shape::Delicious => {
                 Columns { user: at("userID")?, item: at("bookmarkID")?, rating: None, time: None }
             }
@@ -127,9 +153,11 @@ impl RecommenderFiles {
                 user: records.whole(*user)?,
                 item: records.whole(*item)?,
                 rating: rating.map_or(Ok(1.0), |field| records.number(field))?,
-                time: time.map_or(Ok(0), |field| records.whole(field))?.try_into().unwrap_or(i64::MAX),
+                time: time.map_or(Ok(0), |field| moment(&records, field))?,
             };
-            if self.shape == Shape::Delicious && !seen.insert((event.user, event.item)) {
+            if matches!(self.shape, Shape::Delicious | Shape::LastFmTagging)
+                && !seen.insert((event.user, event.item))
+            {
                 continue;
             }
             visit(event)?;
@@ -147,7 +175,7 @@ impl RecommenderFiles {
     ) -> Result<Vec<RawFile>, DataError> {
         let mut about = Texts { files: self, items, corpus, sources: Vec::new() };
         match self.shape {
-            Shape::LastFm => {
+            Shape::LastFm | Shape::LastFmTagging => {
                 about.hetrec("user_taggedartists.dat", "artistID", "tagID", "tagValue", watch)?;
             }
             Shape::Delicious => {
@@ -168,6 +196,11 @@ impl RecommenderFiles {
         }
         Ok(about.sources)
     }
+}
+
+/// A time; some tags are dated before 1970.
+fn moment(records: &Records, field: usize) -> Result<i64, DataError> {
+    records.text(field)?.trim().parse().map_err(|_| records.refuse(field, "a whole number"))
 }
 
 const fn rating_is_needed(columns: &Columns) -> bool {

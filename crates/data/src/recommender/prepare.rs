@@ -6,7 +6,7 @@ use std::path::Path;
 use posse_core::Seed;
 
 use super::files::RecommenderFiles;
-use super::svd::project;
+use super::svd::project_and_say;
 use super::text::Corpus;
 use crate::error::{DataError, Problem};
 use crate::kmeans;
@@ -19,6 +19,9 @@ pub const ITEMS: &str = "items.parquet";
 pub const USERS: &str = "users.parquet";
 /// The table of events: user and item by their rows in the other tables, and the time.
 pub const EVENTS: &str = "events.parquet";
+
+/// The table of pools, if events have them: the event by its row, and an item that was on offer.
+pub const POOLS: &str = "pools.parquet";
 
 /// How features are scaled after the projection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,9 @@ impl Normalise {
 pub struct RecommenderSettings {
     /// Features of an item (d). Default 25.
     pub dimension: usize,
+    /// Whether features that would be empty, because the words of the items have fewer independent directions, are
+    /// left out. Default true; without it they are kept, and are zero for every item.
+    pub fit: bool,
     /// How features are scaled. Default `columns`.
     pub normalise: Normalise,
     /// Whether a constant 1 is appended to the features. Default false.
@@ -72,6 +78,7 @@ impl Default for RecommenderSettings {
     fn default() -> Self {
         Self {
             dimension: 25,
+            fit: true,
             normalise: Normalise::default(),
             bias: false,
             min_rating: 0.0,
@@ -82,6 +89,9 @@ impl Default for RecommenderSettings {
     }
 }
 
+/// More features than a linear learner can use: each agent keeps a matrix of their square.
+pub const MOST_FEATURES: usize = 512;
+
 /// Prepares a recommender: a first pass over the events counts users and items, then the tags are read, and a
 /// second pass writes the events of the users that are left. Memory grows with users, items and tags, not with
 /// events. Items are all that occur in events, also in those of users that are left out.
@@ -91,10 +101,19 @@ pub fn prepare(
     target: &Path,
     force: bool,
     watch: Watch<'_>,
+    say: &mut dyn FnMut(&str),
 ) -> Result<Manifest, DataError> {
     let mut draft = Draft::begin(target, force)?;
     if settings.dimension == 0 {
         return Err(Problem::Setting("there must be at least one feature".into()).of(target));
+    }
+    if settings.dimension > MOST_FEATURES {
+        let problem = format!(
+            "{} features are more than a linear learner can use, whose agents keep a matrix of their square: at \
+             most {MOST_FEATURES}",
+            settings.dimension
+        );
+        return Err(Problem::Setting(problem).of(target));
     }
     let mut found = Found::default();
     let source = files.events(watch, |event| {
@@ -114,10 +133,20 @@ pub fn prepare(
     sources.extend(files.texts(&items, &mut corpus, watch)?);
     let weights = corpus.weights();
     let described = weights.rows.iter().filter(|row| !row.is_empty()).count();
-    let mut features = project(&weights, settings.dimension, settings.seed).rows;
+    let mut projection = project_and_say(&weights, settings.dimension, settings.seed, say);
     drop(weights);
-    normalise(&mut features, settings);
-    let width = settings.dimension + usize::from(settings.bias);
+    let rank = projection.rank();
+    if rank == 0 {
+        let problem = "no word describes any item: there is nothing to make features of";
+        return Err(Problem::Setting(problem.into()).of(&files.raw));
+    }
+    if settings.fit {
+        projection.truncate(rank);
+    }
+    let dimension = projection.singular.len();
+    let mut features = projection.rows;
+    normalise(&mut features, dimension, settings);
+    let width = dimension + usize::from(settings.bias);
 
     let counts: Vec<u32> = users.values().copied().collect();
     let ids: Vec<u64> = users.keys().copied().collect();
@@ -166,7 +195,10 @@ pub fn prepare(
     draft.add(table)?;
 
     let mut manifest = Manifest::new(&files.name, "recommender", &files.licence);
-    manifest.set("dimension", settings.dimension);
+    manifest.set("dimension", dimension);
+    if let Some(events) = files.shape.events() {
+        manifest.set("events", events);
+    }
     manifest.set("normalise", settings.normalise.word());
     manifest.set("bias", settings.bias);
     manifest.set("min_rating", settings.min_rating);
@@ -178,6 +210,8 @@ pub fn prepare(
     manifest.count("events", events);
     manifest.count("words", corpus.words());
     manifest.count("items with words", described);
+    manifest.count("features", width);
+    manifest.count("independent features", rank + usize::from(settings.bias));
     manifest.count("groups", groups.sizes.len());
     manifest.sources = sources;
     draft.finish(manifest)
@@ -200,8 +234,7 @@ impl Found {
 }
 
 /// Scales features and appends the constant, in place.
-fn normalise(features: &mut Vec<f64>, settings: &RecommenderSettings) {
-    let width = settings.dimension;
+pub(super) fn normalise(features: &mut Vec<f64>, width: usize, settings: &RecommenderSettings) {
     let rows = (features.len() / width) as f64;
     match settings.normalise {
         Normalise::None => {}

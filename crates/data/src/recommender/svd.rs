@@ -20,10 +20,38 @@ pub struct Projection {
     pub singular: Vec<f64>,
 }
 
+impl Projection {
+    /// How many of the directions the matrix really has: singular values that are more than rounding.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        let largest = self.singular.first().copied().unwrap_or(0.0);
+        self.singular.iter().filter(|value| **value > 1e-9 * largest).count()
+    }
+
+    /// Keeps only the first directions.
+    pub(super) fn truncate(&mut self, rank: usize) {
+        let width = self.singular.len();
+        if rank < width {
+            self.rows = self.rows.chunks_exact(width).flat_map(|row| row[..rank].iter().copied()).collect();
+            self.singular.truncate(rank);
+        }
+    }
+}
+
 /// Projects the rows of a matrix on its first `rank` right singular vectors. Each direction is turned so that its
 /// largest coordinate over the rows is positive. Directions that the matrix does not have are zero.
 #[must_use]
 pub fn project(matrix: &Sparse, rank: usize, seed: Seed) -> Projection {
+    project_and_say(matrix, rank, seed, &mut |_| {})
+}
+
+/// The same; tells `say` how many of how many refinements are done.
+pub(super) fn project_and_say(
+    matrix: &Sparse,
+    rank: usize,
+    seed: Seed,
+    say: &mut dyn FnMut(&str),
+) -> Projection {
     let (rows, columns) = (matrix.rows.len(), matrix.columns);
     let width = (rank + OVERSAMPLING).min(rows).min(columns);
     if width == 0 {
@@ -33,7 +61,8 @@ pub fn project(matrix: &Sparse, rank: usize, seed: Seed) -> Projection {
     let mut directions: Vec<f64> = (0..columns * width).map(|_| stream.normal()).collect();
     let mut range = times(matrix, &directions, width);
     orthonormalise(&mut range, width);
-    for _ in 0..POWER_ITERATIONS {
+    for iteration in 1..=POWER_ITERATIONS {
+        say(&format!("finding {rank} directions of {rows} items: pass {iteration} of {POWER_ITERATIONS}"));
         directions = transposed_times(matrix, &range, width);
         orthonormalise(&mut directions, width);
         range = times(matrix, &directions, width);
@@ -89,21 +118,30 @@ fn transposed_times(matrix: &Sparse, dense: &[f64], width: usize) -> Vec<f64> {
 
 /// Makes the columns orthogonal and of length one, by Gram and Schmidt, twice over for accuracy. Columns that
 /// depend on earlier ones become zero.
+///
+/// It works on columns that lie in one piece: the sums are the same, number by number, as over strides, and many
+/// times faster to get at.
 fn orthonormalise(dense: &mut [f64], width: usize) {
-    let column_dot = |dense: &[f64], a: usize, b: usize| -> f64 {
-        dense.chunks_exact(width).map(|row| row[a] * row[b]).sum()
-    };
+    let rows = dense.len() / width;
+    let mut columns: Vec<f64> =
+        (0..width).flat_map(|c| dense.iter().skip(c).step_by(width).copied()).collect();
+    let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     for column in 0..width {
-        let before = column_dot(dense, column, column).sqrt();
+        let (done, rest) = columns.split_at_mut(column * rows);
+        let own = &mut rest[..rows];
+        let before = dot(own, own).sqrt();
         for _ in 0..2 {
-            for other in 0..column {
-                let along = column_dot(dense, other, column);
-                dense.chunks_exact_mut(width).for_each(|row| row[column] -= along * row[other]);
+            for other in done.chunks_exact(rows.max(1)) {
+                let along = dot(other, own);
+                own.iter_mut().zip(other).for_each(|(x, other)| *x -= along * other);
             }
         }
-        let length = column_dot(dense, column, column).sqrt();
+        let length = dot(own, own).sqrt();
         let factor = if length > 1e-12 * before { 1.0 / length } else { 0.0 };
-        dense.chunks_exact_mut(width).for_each(|row| row[column] *= factor);
+        own.iter_mut().for_each(|x| *x *= factor);
+    }
+    for (column, values) in columns.chunks_exact(rows.max(1)).enumerate() {
+        dense.iter_mut().skip(column).step_by(width).zip(values).for_each(|(place, value)| *place = *value);
     }
 }
 

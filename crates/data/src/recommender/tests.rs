@@ -35,7 +35,7 @@ impl Raw {
             raw: self.home.path().join("raw"),
             shape: self.shape,
         };
-        prepare(&files, settings, &self.out(), true, &mut |_| {})
+        prepare(&files, settings, &self.out(), true, &mut |_| {}, &mut |_| {})
     }
 
     fn load(&self, settings: &RecommenderSettings) -> (Manifest, Interactions) {

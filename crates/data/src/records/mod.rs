@@ -90,6 +90,9 @@ impl Records {
     pub fn open(path: &Path, format: &Format) -> Result<Self, DataError> {
         let source = Source::open(path).map_err(|error| Problem::from_io(&error).of(path))?;
         let input = source.reader().map_err(|error| Problem::from_io(&error).of(path))?;
+        if matches!(first_bytes(path)[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
+            return Err(Problem::Utf16.of(path));
+        }
         let engine = if format.quotes {
             let separator = *format.separator.as_bytes().first().unwrap_or(&b',');
             let mut builder = csv::ReaderBuilder::new();
@@ -297,6 +300,28 @@ impl Records {
         let path = self.path;
         self.source.finish(&path).map_err(|error| Problem::from_io(&error).of(&path))
     }
+}
+
+/// The first bytes of a file; none if it cannot be read, which whoever opens it will say.
+fn first_bytes(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        let _ = file.take(1 << 16).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// What most likely separates the fields of a text file with a header: the candidate that its first line has most of.
+/// A comma if there is none of them, or if the file is compressed.
+#[must_use]
+pub fn detect_separator(path: &Path) -> &'static str {
+    let bytes = first_bytes(path);
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    let count =
+        |separator: &str| line.windows(separator.len()).filter(|w| *w == separator.as_bytes()).count();
+    let candidates = [",", "\t", ";", "|", "::"];
+    // Of equals the first, so that a comma wins.
+    candidates.into_iter().rev().max_by_key(|separator| count(separator)).unwrap_or(",")
 }
 
 /// Finds the fields of a line.

@@ -58,7 +58,10 @@ fn latin1_letters_arrive() {
     let latin1 = Format { latin1: true, ..Format::plain("\t") };
     assert_eq!(read(b"1\tBj\xf6rk", &latin1).unwrap(), [["1", "Björk"]]);
     let error = read(b"0\tAir\n1\tBj\xf6rk", &Format::plain("\t")).unwrap_err();
-    assert_eq!(error, "raw.txt, line 2, column 2: this is not UTF-8 text");
+    assert!(
+        error.starts_with("raw.txt, line 2, column 2: this is not UTF-8 text; if it is Latin-1"),
+        "{error}"
+    );
 }
 
 #[test]

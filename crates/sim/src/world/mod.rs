@@ -346,6 +346,23 @@ impl WorldConfig {
         Ok(())
     }
 
+    /// Records which content the data of this world had, without the data itself: enough to describe a run that
+    /// was made before, not to repeat it. Worlds without data stay as they are.
+    pub fn record_hash(&mut self, hash: &str) {
+        match self {
+            Self::Linear(_)
+            | Self::Heterogeneous(_)
+            | Self::Glm(_)
+            | Self::Clustered(_)
+            | Self::Cosine(_)
+            | Self::Square(_) => {}
+            Self::Classification(config) => config.hash = hash.into(),
+            Self::ClusteredArms(config) => config.hash = hash.into(),
+            Self::Recommender(config) => config.hash = hash.into(),
+            Self::ClusteredUsers(config) => config.hash = hash.into(),
+        }
+    }
+
     /// Every kind of world: its name in configuration files, what it is, and its default parameters.
     #[must_use]
     pub fn kinds() -> Vec<(&'static str, &'static str, Self)> {

@@ -21,6 +21,8 @@ pub struct Interactions {
     /// The liked items of each user, sorted, each once.
     liked: Vec<Vec<u32>>,
     groups: Vec<u32>,
+    /// The items that were on offer at each event, in the order of `events`; empty if the file does not say.
+    pools: Vec<Vec<u32>>,
 }
 
 impl Interactions {
@@ -56,7 +58,25 @@ impl Interactions {
             own.dedup();
             own
         });
-        Ok(Self { width, features, liked: liked.collect(), first, events: ordered, groups })
+        let (liked, pools) = (liked.collect(), Vec::new());
+        Ok(Self { width, features, liked, first, events: ordered, groups, pools })
+    }
+
+    /// The same with the items that were on offer at each event, in the order in which `events` were given to
+    /// [`Interactions::new`]. Each pool has at least two items, the liked one among them.
+    pub fn with_pools(mut self, events: &[(u32, u32)], pools: Vec<Vec<u32>>) -> Result<Self, ConfigError> {
+        require(pools.len() == events.len(), "pools", pools.len(), "one for each event")?;
+        let mut next = self.first.clone();
+        let mut ordered = vec![Vec::new(); pools.len()];
+        for (&(user, item), pool) in events.iter().zip(pools) {
+            let known = pool.iter().all(|other| (*other as usize) < self.items());
+            let proper = known && pool.len() > 1 && pool.contains(&item);
+            require(proper, "pool", item, "two or more known items, the chosen one among them")?;
+            ordered[next[user as usize]] = pool;
+            next[user as usize] += 1;
+        }
+        self.pools = ordered;
+        Ok(self)
     }
 
     /// How many items there are.
@@ -107,7 +127,7 @@ pub struct RecommenderConfig {
     pub data: String,
     /// What must be in it: the content hash that preparing printed. Default none: it must be set.
     pub hash: String,
-    /// Items an offer (K): one liked, the others not. Default 25.
+    /// Items an offer (K): one liked, the others not. Data with a pool for each event offers that instead. Default 25.
     pub arms: usize,
     /// Whether items have a further feature that is always 1, for models that do not expect a reward of zero
     /// (logistic ones expect ½) from items they know nothing of. Default false.
@@ -142,7 +162,8 @@ impl RecommenderConfig {
         let data = Arc::clone(self.interactions.require(&self.data)?);
         require(self.arms > 1, "arms", self.arms, "2 or more")?;
         let most = data.liked.iter().map(Vec::len).max().unwrap_or(0);
-        let enough = data.items() - most >= self.arms - 1;
+        // Where pools are known, they are the offers, whatever `arms` says.
+        let enough = !data.pools.is_empty() || data.items() - most >= self.arms - 1;
         require(enough, "arms", self.arms, "there are not as many items that a user never liked")?;
         let parts = Parts { count: data.users(), labels: &data.groups, groups: &data.groups };
         let owners = self.split.divide(parts, agents, self.concentration, seed)?.map(|owned| {
@@ -227,6 +248,15 @@ impl World for Recommender {
         offer.user = UserId(user.into());
         let mut stream = self.choice.stream(0, step);
         self.offered.clear();
+        if let Some(pool) = self.data.pools.get(event as usize) {
+            self.offered.extend_from_slice(pool);
+            // Files often have the chosen item first, and a learner without knowledge takes the first of equals.
+            for place in (1..self.offered.len()).rev() {
+                self.offered.swap(place, stream.below(place as u64 + 1) as usize);
+            }
+            self.fill(liked, offer);
+            return;
+        }
         self.offered.push(liked);
         while self.offered.len() < self.arms {
             let item = stream.below(self.data.items() as u64) as u32;
@@ -237,14 +267,7 @@ impl World for Recommender {
         // The others are in random order already: the liked one only needs a random place among them.
         let place = stream.below(self.arms as u64) as usize;
         self.offered.swap(0, place);
-        offer.clear(self.data.width + usize::from(self.constant));
-        for &item in &self.offered {
-            self.features.clear();
-            self.features.extend_from_slice(self.data.item(item));
-            self.features.extend(self.constant.then_some(1.0));
-            offer.push(&self.features, f64::from(item == liked));
-        }
-        offer.luck = Luck::Noise(0.0);
+        self.fill(liked, offer);
     }
 
     fn rewards(&self) -> Option<Rewards> {
@@ -256,10 +279,48 @@ impl World for Recommender {
     }
 }
 
+impl Recommender {
+    /// Offers the items that were drawn; the liked one pays 1.
+    fn fill(&mut self, liked: u32, offer: &mut Offer) {
+        offer.clear(self.data.width + usize::from(self.constant));
+        for &item in &self.offered {
+            self.features.clear();
+            self.features.extend_from_slice(self.data.item(item));
+            self.features.extend(self.constant.then_some(1.0));
+            offer.push(&self.features, f64::from(item == liked));
+        }
+        offer.luck = Luck::Noise(0.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::world::tests::{ask, interactions};
+
+    #[test]
+    fn a_pool_is_offered_as_it_was() {
+        let events = [(0, 2), (1, 0), (0, 1)];
+        let features: Vec<f64> = (0..4).map(f64::from).collect();
+        let pools = vec![vec![2, 3], vec![0, 1, 2], vec![1, 0]];
+        let data = Interactions::new(1, features, 2, &events, Vec::new()).unwrap();
+        let data = data.clone().with_pools(&events, pools).unwrap();
+        let config =
+            RecommenderConfig { interactions: Arc::new(data.clone()).into(), ..RecommenderConfig::default() };
+        let mut world = config.build(2, Seed(3)).unwrap();
+        let mut seen = Vec::new();
+        for step in 0..3 {
+            let offer = ask(&mut *world, 0, step);
+            let mut offered = items(&offer);
+            let right = offer.means.iter().position(|mean| *mean == 1.0).map(|arm| offered[arm]);
+            offered.sort_unstable();
+            seen.push((offer.user.0, right.unwrap(), offered));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [(0, 1, vec![0, 1]), (0, 2, vec![2, 3]), (1, 0, vec![0, 1, 2])]);
+        assert!(data.clone().with_pools(&events, vec![vec![2], vec![0, 1], vec![1, 0]]).is_err());
+        assert!(data.with_pools(&events, vec![vec![2, 9], vec![0, 1], vec![1, 0]]).is_err());
+    }
 
     fn config() -> RecommenderConfig {
         RecommenderConfig { arms: 3, interactions: interactions().into(), ..RecommenderConfig::default() }

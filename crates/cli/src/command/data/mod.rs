@@ -1,6 +1,7 @@
 //! `posse data`: data sets from their publishers' files, as worlds that experiments can name.
 
 pub(crate) mod fetch;
+mod health;
 mod inspect;
 mod list;
 mod prepare;
@@ -10,13 +11,14 @@ use std::path::PathBuf;
 
 use super::{Ending, print, print_json};
 
-/// List, fetch, prepare, inspect and verify data sets
+/// List, fetch, prepare, inspect, examine and verify data sets
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   posse data list
   posse data fetch shuttle --out data/shuttle
   posse data inspect data/shuttle
+  posse data health data/shuttle --html health.html
 
 Only fetch speaks to the network; prepare reads what is on the disk. List, inspect and verify take --json.")]
 pub(crate) struct Args {
@@ -30,6 +32,7 @@ enum Action {
     Fetch(fetch::Args),
     Prepare(Box<prepare::Args>),
     Inspect(inspect::Args),
+    Health(health::Args),
     Verify(Verify),
     Users(users::Args),
 }
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         Action::Fetch(args) => fetch::run(args),
         Action::Prepare(args) => prepare::run(args),
         Action::Inspect(args) => inspect::run(args),
+        Action::Health(args) => health::run(args),
         Action::Verify(args) => verify(args),
         Action::Users(args) => users::run(args),
     }

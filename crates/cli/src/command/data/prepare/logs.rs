@@ -22,15 +22,15 @@ pub(super) struct Logs {
     /// The column with the probability of what was done; without it, all actions were equally likely
     #[arg(long, value_name = "COLUMN")]
     propensity: Option<String>,
-    /// The columns that tell users apart; one for `ratings`
+    /// The columns that tell users apart; one for `ratings` and `events`
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub(super) user: Vec<String>,
     /// The column with where it happened, such as a region
     #[arg(long, value_name = "COLUMN")]
     agent: Option<String>,
-    /// The column with when it happened; rows must be in that order
+    /// The column with when it happened; the rows of a log must be in that order, those of events are sorted
     #[arg(long, value_name = "COLUMN")]
-    time: Option<String>,
+    pub(super) time: Option<String>,
     /// Columns with numbers that were known before; NAME* is all that begin so
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     context: Vec<String>,
@@ -39,8 +39,9 @@ pub(super) struct Logs {
     per_item: bool,
     /// A file of the items that can be chosen, with their features
     #[arg(long, value_name = "FILE")]
-    items: Option<PathBuf>,
-    /// Its column with what actions call them [default: id]; of `ratings`, the column that tells items apart
+    pub(super) items: Option<PathBuf>,
+    /// Its column with what actions call them [default: id]; of `ratings` and `events`, the column that tells
+    /// items apart
     #[arg(long, value_name = "COLUMN")]
     pub(super) item: Option<String>,
 }

@@ -1,9 +1,11 @@
 //! Recommenders.
 
+use std::io::Write;
+
 use anyhow::bail;
 use posse_core::Seed;
 use posse_data::recommender::{
-    self, Normalise, OwnRatings, Ratings, RecommenderFiles, RecommenderSettings, UserClusterSettings,
+    self, Normalise, OwnRatings, Ratings, RecommenderFiles, RecommenderSettings, Shape, UserClusterSettings,
     prepare_user_clusters,
 };
 use posse_data::store::Manifest;
@@ -39,33 +41,81 @@ pub(super) struct Recommenders {
     /// With --user-clusters: take the N items with most users [default: 1000]
     #[arg(long, value_name = "N", requires = "user_clusters")]
     most_items: Option<usize>,
+    /// `lastfm`: what counts as an event: listening, or tagging, which is what the code published with figure 4 of
+    /// Li and Wang (2022) seems to have used [default: listening]
+    #[arg(long, value_name = "WHAT")]
+    pub(super) events: Option<String>,
     /// `ratings`: the column with how much an item was liked; without it, every row counts
     #[arg(long, value_name = "COLUMN")]
-    rating: Option<String>,
+    pub(super) rating: Option<String>,
 }
 
-/// Prepares a recommender.
-pub(super) fn prepare(args: &Args, files: &RecommenderFiles) -> anyhow::Result<Manifest> {
+/// The files with the events that were asked for.
+pub(super) fn with_events(args: &Args, files: RecommenderFiles) -> anyhow::Result<RecommenderFiles> {
+    match (args.recommenders.events.as_deref(), files.shape) {
+        (None, _) | (Some("listening"), Shape::LastFm) => Ok(files),
+        (Some("tagging"), Shape::LastFm) => Ok(RecommenderFiles { shape: Shape::LastFmTagging, ..files }),
+        (Some(other), Shape::LastFm) => bail!("--events {other}: one of listening, tagging"),
+        (Some(_), _) => bail!("--events is for lastfm: {} has one kind of events", files.name),
+    }
+}
+
+/// How recommenders are made, as the arguments say.
+pub(super) fn settings(args: &Args) -> anyhow::Result<RecommenderSettings> {
     let Recommenders { dimension, normalise, bias, min_rating, more_events_than, .. } = &args.recommenders;
     let word = normalise.as_deref().unwrap_or(Normalise::default().word());
     let Some(normalise) = Normalise::ALL.into_iter().find(|normalise| normalise.word() == word) else {
         bail!("--normalise {word}: one of columns, rows, none");
     };
     let defaults = RecommenderSettings::default();
-    let settings = RecommenderSettings {
+    Ok(RecommenderSettings {
         dimension: dimension.unwrap_or(defaults.dimension),
+        // Who asks for so many features gets them, and a warning; who does not gets what fits.
+        fit: dimension.is_none(),
         normalise,
         bias: *bias,
         min_rating: *min_rating,
         more_events_than: *more_events_than,
         groups: args.groups.unwrap_or(defaults.groups),
         seed: Seed(args.seed),
-    };
+    })
+}
+
+/// Prepares a recommender.
+pub(super) fn prepare(args: &Args, files: &RecommenderFiles) -> anyhow::Result<Manifest> {
+    let settings = settings(args)?;
     let progress = Bytes::new(files.bytes(), args.quiet);
-    let result =
-        recommender::prepare(files, &settings, &args.out, args.force, &mut |bytes| progress.advance(bytes));
+    let quiet = args.quiet;
+    let result = recommender::prepare(
+        files,
+        &settings,
+        &args.out,
+        args.force,
+        &mut |bytes| progress.advance(bytes),
+        &mut |stage| {
+            if !quiet {
+                let _ = writeln!(std::io::stderr(), "{stage}");
+            }
+        },
+    );
     progress.done();
-    Ok(result?)
+    let manifest = result?;
+    if settings.fit {
+        say_what_fits(&manifest);
+    }
+    Ok(manifest)
+}
+
+/// Says on stderr if there are fewer features than usual, because the words of the items have no more directions.
+fn say_what_fits(manifest: &Manifest) {
+    let features = manifest.counts.get("features").copied().unwrap_or(0);
+    let default = RecommenderSettings::default().dimension as u64;
+    if features < default {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{features} features instead of {default}: the words of the items have no more independent directions"
+        );
+    }
 }
 
 /// Ratings of the caller's own.
