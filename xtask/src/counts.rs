@@ -16,7 +16,7 @@ const REPETITIONS: u64 = 60;
 const TOLERANCE: f64 = 0.03;
 
 /// Why instructions cannot be counted here, if they cannot. The table is of one kind of processor.
-pub(crate) fn possible() -> Result<(), String> {
+fn possible() -> Result<(), String> {
     if !works("valgrind", &["--version"]) {
         return Err("instructions are not counted: there is no valgrind".into());
     }

@@ -87,7 +87,7 @@ enum Command {
     Log(log::Args),
     Load(load::Args),
     Completions(completions::Args),
-    /// No help lists it: archives and packages call it.
+    // No help lists it: it is for those who make archives and packages.
     #[command(hide = true)]
     Manual(completions::ManualArgs),
 }

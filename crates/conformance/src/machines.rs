@@ -82,6 +82,7 @@ pub(crate) fn ignores_the_order_of_arms(algorithm: &Algorithm, shape: Shape) -> 
     let wrong = broken("the order of the arms does not matter, but for ties");
     let host = Host::played(algorithm, shape, false).map_err(&wrong)?;
     let rows = |rows: &[&[f64]]| Arms::from_rows(shape.dimension(), rows).expect("rows of an offer");
+    let mut decided = 0;
     for step in 0..20 {
         let arms = arms(shape, 1000 + step);
         let permuted: Vec<&[f64]> = (0..arms.len()).map(|k| arms.row((3 * k + 2) % arms.len())).collect();
@@ -91,8 +92,13 @@ pub(crate) fn ignores_the_order_of_arms(algorithm: &Algorithm, shape: Shape) -> 
         if one != two && !(pick(&rows(&[&one, &two]))? == one && pick(&rows(&[&two, &one]))? == two) {
             return Err(wrong(format!("offer {step}: {one:?} in one order, {two:?} in another")));
         }
+        decided += u32::from(one == two);
     }
-    Ok(())
+    if decided > 0 {
+        Ok(())
+    } else {
+        Err(wrong("it took the first arm of every offer, whatever it was".to_owned()))
+    }
 }
 
 pub(crate) fn takes_the_only_arm(algorithm: &Algorithm, shape: Shape) -> Outcome {

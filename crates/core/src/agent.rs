@@ -35,55 +35,56 @@ pub trait Agent: Send {
     /// Takes in a message from the coordinator; perhaps there is an answer.
     fn receive(&mut self, message: Downlink) -> Result<Option<Uplink>, ProtocolError>;
 
-    /// What the agent holds, for invariants, reports and curious people.
+    /// Shows what the agent holds, for invariants, reports and people who look. It may cost as much as an update.
     fn inspect(&self) -> AgentView<'_>;
 
-    /// The clusters it has sorted its users into, if it sorts them.
+    /// The clusters that the agent has sorted its users into. Empty for agents that do not sort users.
     fn clusters(&self) -> Vec<LocalCluster> {
         Vec::new()
     }
 
-    /// What it may claim about privacy, if it is private.
+    /// What may be claimed about the agent's privacy, or `None` if nothing was promised.
     fn privacy(&self) -> Option<PrivacyReport> {
         None
     }
 
-    /// How often it could not train its network and left it as it was, if it has one.
+    /// How often training a network failed, so that the network stayed as it was. Zero for agents without one.
     fn failed_trainings(&self) -> u64 {
         0
     }
 
-    /// Draws privacy noise from here from now on. Without this it comes from the seed, which is for
-    /// simulations.
+    /// Makes the agent draw its privacy noise from `noise` from now on. By default noise comes from the seed, which the
+    /// coordinator knows: that protects nobody and is for simulations only.
     fn use_noise(&mut self, _noise: Box<dyn NoiseSource>) {}
 
-    /// Another life of this agent begins. [`Endpoint`](crate::session::Endpoint) says so; without sessions
-    /// there is but one life.
+    /// Tells the agent that a new life of it begins. [`Endpoint`](crate::session::Endpoint) calls this; a host without
+    /// sessions has only one life and need not.
     fn begin_life(&mut self, _life: Incarnation) {}
 
-    /// Everything needed to go on with the same bits, encoded.
+    /// Encodes everything that a restored agent needs to go on with the same bits.
     ///
-    /// Keep it before sending what a private agent returned: noise that was released must not be drawn again.
+    /// The caller of a private agent keeps this state before it sends what the agent returned: an agent that restarts
+    /// from an older state would draw noise again that was already released.
     fn save(&self) -> Vec<u8>;
 
-    /// Goes on from a state that an agent of the same configuration saved, or changes nothing.
+    /// Goes on from a state that an agent of the same settings saved. On an error nothing has changed.
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
 }
 
 /// A cluster of users as its agent sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalCluster {
-    /// Its number.
+    /// The number that the agent gave the cluster; it changes whenever the users do.
     pub cluster: ClusterId,
-    /// Its users.
+    /// The users that the agent sorted into this cluster.
     pub users: Vec<UserId>,
     /// Observations of those users.
     pub count: u64,
-    /// How many of these were never sent.
+    /// How many of these observations the agent has never sent.
     pub unsent: u64,
-    /// How many were sent and are not known to have arrived.
+    /// How many were sent in an upload that the coordinator has not confirmed.
     pub in_flight: u64,
-    /// The number of its last upload.
+    /// The number of the cluster's last upload, or 0 before the first.
     pub uploads: u64,
 }
 
@@ -97,7 +98,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// All features shared.
+    /// A shape in which all features are shared and none is the agent's own.
     #[must_use]
     pub const fn shared(dimension: usize) -> Self {
         Self { shared: dimension, local: 0 }
@@ -110,7 +111,7 @@ impl Shape {
     }
 }
 
-/// An agent's decision.
+/// The arm that an agent chose from an offer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// The index of the arm in the offer.

@@ -40,25 +40,25 @@ pub trait Coordinator: Send {
         Vec::new()
     }
 
-    /// How often sums with noise had to be made positive definite.
+    /// How often a sum with privacy noise was not positive definite and had to be repaired.
     fn repairs(&self) -> u64 {
         0
     }
 
-    /// Everything needed to go on with the same bits, encoded.
+    /// Encodes everything that a restored coordinator needs to go on with the same bits.
     fn save(&self) -> Vec<u8>;
 
-    /// Goes on from a state that a coordinator of the same configuration saved, or changes nothing.
+    /// Goes on from a state that a coordinator of the same settings saved. On an error nothing has changed.
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
 }
 
 /// How an agent comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entrance {
-    /// With empty hands: its first life, or one after it lost everything.
+    /// Joins without state: a new agent, or one that lost its state.
     NewLife,
-    /// With all it knew, to a coordinator that lost part of its history: it is sent an authoritative
-    /// snapshot of what is left.
+    /// Comes back with its state to a coordinator that lost part of its history. The coordinator sends it an
+    /// authoritative snapshot of what is left.
     Returning,
 }
 
@@ -88,7 +88,7 @@ impl<'a> CoordinatorView<'a> {
 /// A cluster of users as the coordinator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownCluster {
-    /// Whose.
+    /// The agent whose cluster it is.
     pub agent: AgentId,
     /// Whether the life of the agent that had it is over; its evidence stays.
     pub orphan: bool,
@@ -96,9 +96,9 @@ pub struct KnownCluster {
     pub cluster: ClusterId,
     /// Clusters with the same group share their evidence.
     pub group: u64,
-    /// Its newest upload.
+    /// The number of the newest upload that was taken in.
     pub uploads: u64,
-    /// Observations in it.
+    /// Observations in what the cluster contributed.
     pub count: u64,
 }
 

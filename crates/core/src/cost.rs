@@ -48,7 +48,7 @@ impl Cost {
         Self { messages: 0, control: 1, scalars: 0, paper_scalars: 0, bytes: bytes as u64 }
     }
 
-    /// Adds another cost.
+    /// Adds every unit of another cost to this one.
     pub fn add(&mut self, other: Self) {
         self.messages += other.messages;
         self.control += other.control;

@@ -28,21 +28,21 @@ pub enum InputError {
     Feature {
         /// Position in the feature vector.
         index: usize,
-        /// The offending value.
+        /// The value that was refused.
         value: f64,
     },
     /// A reward that is NaN or infinite.
     #[error("the reward is {value}: rewards must be finite")]
     Reward {
-        /// The offending value.
+        /// The value that was refused.
         value: f64,
     },
     /// A reward that the link of a generalized linear model cannot have.
     #[error("the reward is {value}: with a {link} link rewards must be {range}")]
     RewardRange {
-        /// The offending value.
+        /// The value that was refused.
         value: f64,
-        /// The link's name.
+        /// The name of the link that does not take this reward.
         link: &'static str,
         /// What it allows, in words.
         range: &'static str,
@@ -55,17 +55,17 @@ pub enum InputError {
         "the features have length {length}: at most {bound} is promised; raise feature_bound or scale them"
     )]
     FeatureBound {
-        /// Their length.
+        /// The Euclidean norm of the features.
         length: f64,
-        /// The longest allowed.
+        /// The largest norm that the settings allow.
         bound: f64,
     },
     /// A reward larger than a private federation promised.
     #[error("the reward is {value}: at most {bound} either way is promised; raise reward_bound or scale it")]
     RewardBound {
-        /// The offending value.
+        /// The value that was refused.
         value: f64,
-        /// The largest allowed.
+        /// The largest reward that the settings allow.
         bound: f64,
     },
     /// Evidence that would overflow.
@@ -122,9 +122,9 @@ pub enum ProtocolError {
     /// A frame that speaks of a history this coordinator has not had.
     #[error("the coordinator is in epoch {expected}, the frame names epoch {got}")]
     Epoch {
-        /// The coordinator's epoch.
+        /// The epoch of the coordinator that refused the frame.
         expected: u64,
-        /// The frame's.
+        /// The epoch in the frame.
         got: u64,
     },
     /// A frame from the future of a peer's own sequence.
@@ -172,7 +172,7 @@ pub enum DecodeError {
     /// A required part is missing or contradicts another.
     #[error("invalid {part}: {reason}")]
     Invalid {
-        /// Which part.
+        /// The part of the message or state that is wrong, for example `evidence`.
         part: &'static str,
         /// What is wrong with it.
         reason: &'static str,
@@ -180,11 +180,11 @@ pub enum DecodeError {
     /// More than this build accepts.
     #[error("{part} is {got}, the limit is {limit}")]
     TooLarge {
-        /// Which part.
+        /// The part of the message or state that is wrong, for example `evidence`.
         part: &'static str,
-        /// Its size.
+        /// The size that was found.
         got: u64,
-        /// The limit.
+        /// The largest size that this build decodes.
         limit: u64,
     },
 }

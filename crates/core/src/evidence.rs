@@ -119,7 +119,7 @@ impl Evidence {
         self.count += 1;
     }
 
-    /// Adds other observations.
+    /// Adds the observations that `other` holds.
     ///
     /// # Panics
     /// If the dimensions differ: check what comes from elsewhere first.
@@ -150,25 +150,25 @@ impl Evidence {
         self.count = 0;
     }
 
-    /// Number of features.
+    /// The number of features d.
     #[must_use]
     pub fn dimension(&self) -> usize {
         self.moment.len()
     }
 
-    /// Σxxᵀ, packed.
+    /// Σxxᵀ as a packed lower triangle: d(d+1)/2 numbers, row after row.
     #[must_use]
     pub fn gram(&self) -> &[f64] {
         &self.gram
     }
 
-    /// Σxy.
+    /// Σxy: d numbers.
     #[must_use]
     pub fn moment(&self) -> &[f64] {
         &self.moment
     }
 
-    /// How many observations.
+    /// The number of observations in the sums.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count

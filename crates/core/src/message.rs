@@ -14,7 +14,7 @@ use crate::parcel::Parcel;
 pub enum Uplink {
     /// What the agent has learned since its last upload.
     Evidence(EvidenceUpload),
-    /// Please start a round; on a schedule, when it is due.
+    /// Asks the coordinator to start a round, at once or when its schedule says so.
     RoundRequest {
         /// How many observations of the agent no model contains yet, where rounds follow a schedule and the
         /// coordinator counts them. Zero asks for a round at once.
@@ -33,9 +33,9 @@ pub enum Uplink {
     Clusters(ClusterList),
     /// The slope of the agent's loss at a point.
     Gradient(Gradient),
-    /// Please start a round of networks.
+    /// Asks the coordinator to start a round of networks.
     NetworkRequest {
-        /// When everybody has as many observations that no round has.
+        /// How many observations the agent has that no round has. In lockstep, everybody answers with as many.
         observations: u64,
     },
     /// The agent's part of a round of networks.
@@ -55,7 +55,7 @@ pub struct Extension {
     pub version: u64,
     /// How many numbers the bytes hold, as costs count them. A message without any counts as control.
     pub scalars: u64,
-    /// The message.
+    /// The message itself, as the algorithm encodes it.
     pub bytes: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ pub struct EvidenceUpload {
     pub based_on: Version,
     /// [Information](crate::Ridge) of the agent's view, this upload included.
     pub information: f64,
-    /// The evidence.
+    /// The sums over what the agent learned since its last upload.
     pub evidence: Parcel,
 }
 
@@ -97,7 +97,7 @@ pub enum Downlink {
         /// The version the agent is now at, if the upload found it up to date.
         version: Option<Version>,
     },
-    /// Send what you have: a round has begun.
+    /// Says that a round has begun and asks the agent for its part.
     Collect {
         /// The round to answer.
         round: RoundId,
@@ -105,7 +105,7 @@ pub enum Downlink {
         /// anew.
         whole: bool,
     },
-    /// A round is over: this is the result.
+    /// Says that a round is over, with its result.
     Commit {
         /// The round that is over.
         round: RoundId,
@@ -127,38 +127,38 @@ pub enum Downlink {
         /// The version the cluster is now at, if the upload found it up to date.
         version: Option<Version>,
     },
-    /// A phase begins: look at your clusters again and say which you have.
+    /// Says that a phase begins: the agent sorts its users again and answers with its clusters.
     Regroup {
         /// The phase to answer.
         phase: PhaseId,
-        /// The coordinator lost part of its history: say everything again.
+        /// Whether the coordinator lost part of its history, so that the agent says everything again.
         anew: bool,
     },
-    /// What is the slope of your loss here?
+    /// Asks for the slope of the agent's loss at a point.
     GradientRequest {
         /// The round it belongs to.
         round: RoundId,
         /// Counts the requests of a round.
         step: u64,
-        /// Where.
+        /// The parameters θ at which the slope is asked for.
         point: Arc<Vec<f64>>,
-        /// The second derivative as well.
+        /// Whether the second derivative is asked for as well.
         curvature: bool,
     },
-    /// Send what you have, once you have learned enough: a round of networks has begun.
+    /// Says that a round of networks has begun and asks the agent for its part, once it has learned enough.
     NetworkCollect {
         /// The round to answer.
         round: RoundId,
         /// How many observations that no round has are enough.
         observations: u64,
     },
-    /// The average of all networks in the middle of a round: train on from here.
+    /// The average of all networks in the middle of a round. The agent trains on from it.
     Average(Weights),
     /// All the coordinator knows of networks.
     Network(NetworkModel),
     /// The model that all evidence gives.
     Model(Model),
-    /// A round ends without a result: everybody keeps its part.
+    /// Says that a round ended without a result. Every agent keeps its part.
     Abort {
         /// The round that is over.
         round: RoundId,
@@ -172,13 +172,13 @@ pub enum Downlink {
 pub struct Model {
     /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
     pub authoritative: bool,
-    /// The coordinator's state.
+    /// The version of the coordinator's state that this is.
     pub version: Version,
     /// How many observations of the receiving agent are in it: the oldest ones of its life.
     pub contains: u64,
     /// The evidence, shared by all recipients of a version.
     pub evidence: Arc<Evidence>,
-    /// The parameters θ.
+    /// The parameters θ that the round found.
     pub estimate: Arc<Vec<f64>>,
     /// How they were found.
     pub fit: Fit,
@@ -214,7 +214,7 @@ pub enum Fit {
 pub struct Snapshot {
     /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
     pub authoritative: bool,
-    /// The coordinator's state.
+    /// The version of the coordinator's state that this is.
     pub version: Version,
     /// How many uploads of the receiving agent are in it; from a coordinator of rounds, the newest round
     /// with its part.
@@ -228,16 +228,16 @@ pub struct Snapshot {
 /// A message on its way from the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outgoing {
-    /// Who receives it.
+    /// The agents that receive the message.
     pub to: Recipient,
-    /// What they receive.
+    /// The message that each of them receives.
     pub message: Downlink,
 }
 
 /// Who receives a message. A broadcast costs a message per recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// One agent.
+    /// One agent, by its number.
     Agent(AgentId),
     /// Every agent that has joined.
     Everyone,

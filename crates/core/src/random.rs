@@ -57,7 +57,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// 64 random bits.
+    /// The next 64 random bits of the stream.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         if self.left == 0 {
@@ -92,7 +92,7 @@ impl Stream {
         }
     }
 
-    /// Standard normal.
+    /// The next draw from the standard normal distribution.
     #[inline]
     pub fn normal(&mut self) -> f64 {
         normal(&mut || self.next_u64())

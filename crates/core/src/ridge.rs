@@ -198,13 +198,13 @@ impl Ridge {
         self.information
     }
 
-    /// λ.
+    /// λ, the weight of the belief that parameters are zero.
     #[must_use]
     pub const fn regularization(&self) -> f64 {
         self.regularization
     }
 
-    /// Number of features.
+    /// The number of features d.
     #[must_use]
     pub const fn dimension(&self) -> usize {
         self.factor.dimension()

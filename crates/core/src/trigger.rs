@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 pub struct Threshold(pub f64);
 
 impl Threshold {
-    /// Never exceeded.
+    /// A threshold that nothing exceeds.
     pub const NEVER: Self = Self(f64::INFINITY);
 
     /// ln γ, what a growth of information is compared with.

@@ -9,13 +9,13 @@ use crate::observer::{Direction, Event, Observer, Sent, Stage};
 /// What one agent's part of a run adds up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
-    /// Its interactions.
+    /// How many interactions the agent had.
     pub interactions: u64,
     /// Σ over its interactions of the best arm's mean minus the chosen arm's.
     pub regret: f64,
     /// Σ of its rewards.
     pub reward: f64,
-    /// What it sent.
+    /// What the agent's messages cost.
     pub up: Cost,
     /// What was sent to it.
     pub down: Cost,

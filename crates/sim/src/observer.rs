@@ -6,26 +6,26 @@ use posse_core::{Agent, AgentId, Coordinator, Cost, Downlink, Incarnation, Uplin
 
 use crate::tally::Tally;
 
-/// Something that happened.
+/// An event of a run, told to observers right after it happened.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// An agent became known to the coordinator.
     Joined {
-        /// Who.
+        /// The agent that it happened to.
         agent: AgentId,
-        /// In which life.
+        /// The life that the agent is in.
         incarnation: Incarnation,
     },
     /// An agent is about to leave for good.
     Leaving {
-        /// Who.
+        /// The agent that it happened to.
         agent: AgentId,
     },
     /// An agent chose an arm.
     Chose {
         /// The interaction, counted from 0 over all agents.
         step: u64,
-        /// Who.
+        /// The agent that it happened to.
         agent: AgentId,
         /// The index of the arm.
         arm: usize,
@@ -36,34 +36,34 @@ pub enum Event<'a> {
     },
     /// An agent learned a reward.
     Learned {
-        /// Who.
+        /// The agent that it happened to.
         agent: AgentId,
-        /// The reward.
+        /// The reward that the agent learned from.
         reward: f64,
     },
     /// The coordinator took in a message.
     Up {
-        /// From whom.
+        /// The agent that sent it.
         agent: AgentId,
         /// In which life it was sent.
         incarnation: Incarnation,
-        /// What it says.
+        /// The message that the coordinator accepted.
         message: &'a Uplink,
     },
     /// An agent took in a message.
     Down {
-        /// Who.
+        /// The agent that it happened to.
         agent: AgentId,
-        /// What it says.
+        /// The message that the agent received.
         message: &'a Downlink,
     },
     /// A deadline passed, or somebody left, and the coordinator acted on it.
     Ticked,
     /// An agent is about to crash.
     Crashing {
-        /// Who.
+        /// The agent that it happened to.
         agent: AgentId,
-        /// In which life.
+        /// The life that the agent is in.
         incarnation: Incarnation,
         /// Whether it will come back with what it knew.
         durable: bool,
@@ -91,19 +91,19 @@ pub enum Direction {
 /// Something that was sent, whether or not it will arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sent {
-    /// Which way.
+    /// Whether it went up to the coordinator or down to an agent.
     pub direction: Direction,
     /// By whom, or to whom.
     pub agent: AgentId,
     /// The kind of message in words, or what a frame without one is for.
     pub kind: &'static str,
-    /// What it costs.
+    /// What sending it cost, in every unit.
     pub cost: Cost,
 }
 
 /// The machines, as they are right after an event.
 pub trait Stage {
-    /// The coordinator.
+    /// The coordinator as it is now.
     fn coordinator(&self) -> &dyn Coordinator;
 
     /// An agent, if it is there and running.
@@ -136,7 +136,7 @@ impl Observer for () {
     fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
 }
 
-/// Everybody in turn.
+/// Tells every observer of the list, in order.
 impl Observer for Vec<&mut dyn Observer> {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         for observer in self {

@@ -12,7 +12,7 @@ pub struct Tally {
     /// How many agents it is about, whether they have acted or not.
     #[serde(default)]
     pub agents: u64,
-    /// Interactions so far.
+    /// How many interactions there were so far.
     pub interactions: u64,
     /// Σ over interactions of the best arm's mean minus the chosen arm's.
     pub regret: f64,
@@ -25,7 +25,7 @@ pub struct Tally {
     pub up: Cost,
     /// From the coordinator to agents.
     pub down: Cost,
-    /// Synchronous rounds begun.
+    /// How many synchronous rounds were begun.
     pub rounds: u64,
     /// Agents that acted at least once.
     pub agents_seen: u64,

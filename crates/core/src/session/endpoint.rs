@@ -161,7 +161,7 @@ impl Endpoint {
         self.agent.use_noise(noise);
     }
 
-    /// The agent inside.
+    /// The agent that this endpoint stands for.
     #[must_use]
     pub fn agent(&self) -> &dyn Agent {
         &*self.agent
@@ -179,13 +179,13 @@ impl Endpoint {
         (!self.queue.is_empty()).then(|| self.accepted + 1)
     }
 
-    /// Whose endpoint it is.
+    /// The number of the agent.
     #[must_use]
     pub const fn id(&self) -> AgentId {
         self.id
     }
 
-    /// The agent's life.
+    /// The life of the agent: 1 for the first, and one more whenever it lost its state.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation

@@ -13,13 +13,13 @@ use crate::wire::{self, v1};
 pub struct UpFrame {
     /// The coordinator's history as the agent knows it.
     pub epoch: Epoch,
-    /// The agent's life.
+    /// The life of the agent that sends it.
     pub incarnation: Incarnation,
     /// The newest numbered frame that the agent received.
     pub acknowledged: u64,
     /// 1, 2, 3 … for frames with a message, 0 without.
     pub sequence: u64,
-    /// The message.
+    /// The message, if the frame carries one.
     pub message: Option<Uplink>,
     /// 1, 2, 3 … when the agent has just come, or come back, and wants an answer even if it says nothing;
     /// otherwise 0.
@@ -29,7 +29,7 @@ pub struct UpFrame {
 /// From the coordinator to an agent. Without a message it acknowledges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DownFrame {
-    /// The coordinator's history.
+    /// The epoch of the coordinator: which history it goes on with.
     pub epoch: Epoch,
     /// The agent's life, as the coordinator knows it.
     pub incarnation: Incarnation,
@@ -37,7 +37,7 @@ pub struct DownFrame {
     pub acknowledged: u64,
     /// Grows with every message; gaps are messages that a newer one replaced. 0 without a message.
     pub sequence: u64,
-    /// The message.
+    /// The message, if the frame carries one.
     pub message: Option<Downlink>,
     /// The greeting that this frame answers, or 0.
     pub greeting: u64,

@@ -33,12 +33,12 @@ pub struct Hub {
     latest: Tick,
 }
 
-/// What a hub did: entries to keep, then frames to send.
+/// The effects of one event: log entries, which the host keeps first, and frames, which it sends then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// What must be kept before anything is sent.
+    /// Entries that must be on disk before any frame is sent.
     pub log: Vec<LogEntry>,
-    /// What to send, and to whom.
+    /// Frames to send, each with its recipient.
     pub frames: Vec<(AgentId, DownFrame)>,
 }
 
@@ -209,13 +209,13 @@ impl Hub {
         step
     }
 
-    /// The coordinator inside.
+    /// The coordinator that this hub stands for.
     #[must_use]
     pub fn coordinator(&self) -> &dyn Coordinator {
         &*self.coordinator
     }
 
-    /// The history this is.
+    /// The epoch: how often this coordinator has lost part of its history.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch

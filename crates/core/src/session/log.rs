@@ -7,16 +7,16 @@ use crate::ids::{AgentId, Epoch, Incarnation, Tick};
 use crate::session::frame::UpFrame;
 use crate::wire::{self, v1};
 
-/// An accepted event.
+/// An event that the hub accepted, with its time. A log is a list of these, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
     /// When it was accepted.
     pub tick: Tick,
-    /// What happened.
+    /// The event itself.
     pub event: LogEvent,
 }
 
-/// What happened.
+/// An event that changes a hub.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogEvent {
     /// An agent began a life.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posse_core::ConfigError;
 use posse_core::privacy::PrivacyPolicy;
+use posse_core::{ConfigError, Registry};
 
 use crate::clock::Clock;
 
@@ -48,6 +48,8 @@ pub struct AgentConfig {
     pub new_life_if_superseded: bool,
     /// Certificates, for `https://`.
     pub tls: AgentTls,
+    /// Algorithms from outside of posse that the agent knows. Default: none.
+    pub registry: Registry,
     /// Where the agent reads the time. Default: the system's clock.
     pub clock: Clock,
 }
@@ -106,6 +108,7 @@ impl Default for AgentConfig {
             policy: None,
             new_life_if_superseded: false,
             tls: AgentTls::default(),
+            registry: Registry::default(),
             clock: Clock::system(),
         }
     }

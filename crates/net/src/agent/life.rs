@@ -154,7 +154,7 @@ impl Life {
         }
         let foreign = |error: &dyn std::fmt::Display| AgentError::Foreign(error.to_string());
         let state = RuntimeState::decode(&state[..]).map_err(|error| foreign(&error))?;
-        let rules: Rules = serde_json::from_slice(&state.rules).map_err(|error| foreign(&error))?;
+        let rules = Rules::kept(&state.rules, &config.registry).map_err(|error| foreign(&error))?;
         let policy = policy::in_force(config, &state.policy)?;
         policy::admit(policy.as_ref(), &rules, config.noise)?;
         let mut life = Self::new(config, rules, Incarnation(0))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse_core::session::DownFrame;
-use posse_core::{ConfigError, Incarnation, Seed, Tick};
+use posse_core::{ConfigError, Incarnation, Registry, Seed, Tick};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -42,6 +42,7 @@ pub(super) struct Carrier {
     instances: Vec<u64>,
     /// Bytes of the longest frame that may come.
     longest: usize,
+    registry: Registry,
 }
 
 impl Carrier {
@@ -101,6 +102,7 @@ impl Carrier {
             greeted: false,
             instances: Vec::new(),
             longest: 0,
+            registry: config.registry.clone(),
         })
     }
 
@@ -147,7 +149,7 @@ impl Carrier {
         let request = self.request(join);
         let mut client = self.client().await?;
         let reply = in_time(client.join(request)).await?;
-        if let Ok(rules) = Rules::told(&reply) {
+        if let Ok(rules) = Rules::told(&reply, &self.registry) {
             let lengths = Lengths::new(&rules.algorithm, rules.dimension, rules.agents);
             let longest = lengths.answer(lengths.frame().max(reply.max_frame_bytes));
             self.longest = usize::try_from(longest).unwrap_or(usize::MAX).max(LEAST);
@@ -162,7 +164,10 @@ impl Carrier {
     ) -> Result<(Rules, Incarnation), AgentError> {
         for attempt in 0.. {
             match self.join(false).await {
-                Ok(reply) => return Ok((Rules::told(&reply)?, Incarnation(reply.incarnation))),
+                Ok(reply) => {
+                    let rules = Rules::told(&reply, &self.registry)?;
+                    return Ok((rules, Incarnation(reply.incarnation)));
+                }
                 Err(status) if is_final(&status) => return Err(refused(&status)),
                 Err(status) => {
                     self.client = None;
@@ -302,7 +307,8 @@ fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
 async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
     let over = shared.life().over;
     let reply = carrier.join(over.is_none()).await?;
-    let rules = Rules::told(&reply).map_err(|error| Status::failed_precondition(error.to_string()))?;
+    let rules = Rules::told(&reply, &shared.config.registry)
+        .map_err(|error| Status::failed_precondition(error.to_string()))?;
     let mut life = shared.life();
     if !life.rules().are_those_of(&rules) {
         let why = "the rules of the federation are not those that this agent was told: remove its state";

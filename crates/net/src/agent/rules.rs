@@ -1,8 +1,11 @@
 //! The rules of a federation as the coordinator told them, and what an agent may do under them.
 
 use posse_core::session::Endpoint;
-use posse_core::{AgentId, Algorithm, Arms, Federation, Incarnation, InputError, Seed, Shape};
+use posse_core::{
+    AgentId, Algorithm, Arms, Federation, Incarnation, InputError, LinUcb, Registry, Seed, Shape,
+};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::AgentError;
 use crate::v1::JoinReply;
@@ -37,11 +40,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules in the answer to a join. Fails if this build does not know the algorithm.
-    pub(super) fn told(reply: &JoinReply) -> Result<Self, AgentError> {
-        let algorithm = serde_json::from_str(&reply.algorithm).map_err(|error| {
+    /// The rules in the answer to a join. Fails if neither this build nor `registry` knows the algorithm.
+    pub(super) fn told(reply: &JoinReply, registry: &Registry) -> Result<Self, AgentError> {
+        let foreign = |error: String| {
             AgentError::Foreign(format!("the coordinator's algorithm is not known here: {error}"))
-        })?;
+        };
+        let text = serde_json::from_str(&reply.algorithm).map_err(|error| foreign(error.to_string()))?;
+        let algorithm = known(text, registry).map_err(foreign)?;
         Ok(Self {
             agent: AgentId(reply.agent),
             algorithm,
@@ -53,6 +58,19 @@ impl Rules {
             feature_bound: reply.feature_bound,
             reward_bound: reply.reward_bound,
         })
+    }
+
+    /// The rules that an agent kept in its state.
+    pub(super) fn kept(bytes: &[u8], registry: &Registry) -> Result<Self, String> {
+        let mut rules: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let missing = || "the rules name no algorithm".to_owned();
+        let text = rules.get_mut("algorithm").ok_or_else(missing)?;
+        let algorithm = known(text.take(), registry)?;
+        // Algorithms from outside are not read by serde: any other stands in while the rest is.
+        *text =
+            serde_json::to_value(Algorithm::LinUcb(LinUcb::default())).map_err(|error| error.to_string())?;
+        let rest: Self = serde_json::from_value(rules).map_err(|error| error.to_string())?;
+        Ok(Self { algorithm, ..rest })
     }
 
     /// Whether both are of the same agent in the same federation. An operator may change how long to wait for
@@ -92,5 +110,14 @@ impl Rules {
             Some(bound) if reward.abs() > bound => Err(InputError::RewardBound { value: reward, bound }),
             _ => Ok(()),
         }
+    }
+}
+
+/// The algorithm that JSON names: one of `registry`, or one of posse's own.
+fn known(text: Value, registry: &Registry) -> Result<Algorithm, String> {
+    let word = |key: &str| text.get(key).and_then(Value::as_str).unwrap_or_default();
+    match registry.make(word("name"), word("settings")) {
+        Some(made) => made.map_err(|error| error.to_string()),
+        None => serde_json::from_value(text).map_err(|error| error.to_string()),
     }
 }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, Placement, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{FederationError, deadline};
 use crate::lengths::Lengths;
@@ -254,12 +255,23 @@ impl FederationConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(LogError::io(&path)(error).into()),
         };
-        let before: Self = serde_json::from_str(&written)
-            .map_err(|error| FederationError::Settings { path: path.clone(), why: error.to_string() })?;
+        let unreadable = |error: serde_json::Error| FederationError::Settings {
+            path: path.clone(),
+            why: error.to_string(),
+        };
         let json =
             |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
+        let mut written: Value = serde_json::from_str(&written).map_err(unreadable)?;
+        let mut outside = None;
+        if let (Algorithm::Outside(_), Some(algorithm)) = (&self.algorithm, written.get_mut("algorithm")) {
+            // Algorithms from outside are compared as they were written: serde does not read them, and another
+            // one stands in while the rest is read.
+            outside = Some(algorithm.to_string());
+            *algorithm = serde_json::to_value(Algorithm::LinUcb(LinUcb::default())).map_err(unreadable)?;
+        }
+        let before: Self = serde_json::from_value(written).map_err(unreadable)?;
         let fixed = [
-            ("algorithm", json(&before.algorithm), json(&self.algorithm)),
+            ("algorithm", outside.unwrap_or_else(|| json(&before.algorithm)), json(&self.algorithm)),
             ("dimension", before.dimension.to_string(), self.dimension.to_string()),
             ("agents", before.agents.to_string(), self.agents.to_string()),
             ("horizon", before.horizon.to_string(), self.horizon.to_string()),
@@ -279,7 +291,7 @@ mod tests {
     use posse_core::session::UpFrame;
     use posse_core::{
         AsyncLinUcb, ClusterId, ClusterList, ClusterUpload, Epoch, Evidence, EvidenceUpload, FclubDc,
-        FedGlbUcb, FnUcb, Gradient, Incarnation, LinUcb, Parcel, PhaseId, RoundId, Uplink, Version,
+        FedGlbUcb, FnUcb, Gradient, Incarnation, Parcel, PhaseId, RoundId, Uplink, Version,
     };
 
     use super::*;

@@ -11,6 +11,10 @@ const SETTINGS: [&str; 2] = ["round_deadline", "phase_deadline"];
 /// Only the coordinator uses it: agents are told the settings as they were written, and a log is replayed by the
 /// ticks that it holds, so the default may change without anybody noticing.
 pub(super) fn with_default(algorithm: &Algorithm, microseconds: u64) -> Algorithm {
+    if matches!(algorithm, Algorithm::Outside(_)) {
+        // How an algorithm from outside calls its deadlines, if it has any, is its own business.
+        return algorithm.clone();
+    }
     let mut settings = serde_json::to_value(algorithm).expect("settings have string keys");
     fill(&mut settings, microseconds);
     serde_json::from_value(settings).expect("a deadline is a number of microseconds")

@@ -20,18 +20,18 @@ use population::Population;
 /// Everything that determines a run. The same configuration gives the same bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunConfig {
-    /// The master seed.
+    /// The seed from which every random stream of the run is derived.
     pub seed: Seed,
     /// How many agents there are.
     pub agents: u64,
     /// How many interactions there are, over all agents.
     pub horizon: u64,
-    /// What is offered.
+    /// The world: what is offered to agents, and what it is worth.
     #[serde(rename = "environment")]
     pub world: WorldConfig,
-    /// Who is next.
+    /// Which agent acts next.
     pub arrival: ArrivalConfig,
-    /// How messages travel.
+    /// How messages travel between agents and the coordinator.
     pub network: NetworkConfig,
     /// What goes wrong with machines.
     pub faults: FaultConfig,
@@ -49,9 +49,9 @@ pub enum RunError {
     /// An agent refused what the world offered.
     #[error("interaction {step}: {error}")]
     Input {
-        /// Which interaction.
+        /// The interaction at which it happened, counted from 0.
         step: u64,
-        /// Why.
+        /// Why the agent refused its input.
         error: InputError,
     },
     /// A machine refused what another one said: a bug in one of them.
