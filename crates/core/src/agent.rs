@@ -3,7 +3,7 @@
 use crate::arms::Arms;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{ClusterId, Incarnation, UserId, Version};
+use crate::ids::{ClusterId, Incarnation, Tick, UserId, Version};
 use crate::message::{Downlink, Uplink};
 use crate::privacy::{NoiseSource, PrivacyReport};
 use crate::ridge::Ridge;
@@ -11,7 +11,8 @@ use crate::ridge::Ridge;
 /// A learner that chooses among arms for its own users.
 ///
 /// # How to drive it
-/// Call [`choose`](Self::choose) with an offer, play the arm, and call [`learn`](Self::learn) with that
+/// Call [`prepare`](Self::prepare) with an offer, and wait for the answer to what it returns as long as the
+/// caller can wait, or not at all. Call [`choose`](Self::choose) with the offer, play the arm, and call [`learn`](Self::learn) with that
 /// arm's features and its reward, at once or days later, in any order and with anything in between. Bring
 /// every [`Uplink`] that a method returns to the coordinator and every [`Downlink`] for this agent to
 /// [`receive`](Self::receive), once each and in order; [`session`](crate::session) does that over links
@@ -20,6 +21,22 @@ use crate::ridge::Ridge;
 /// An `Err` means that nothing has changed. No method waits, reads a clock or uses randomness it was not
 /// given, and nothing is queued inside.
 pub trait Agent: Send {
+    /// Looks at an offer before the choice: perhaps there is something to ask the coordinator first. The host
+    /// delivers the question, waits for the answer up to a limit of its own or not at all, and then calls
+    /// [`choose`](Self::choose). `now` never goes back. Most algorithms have nothing to ask.
+    fn prepare(&mut self, _now: Tick, _user: UserId, _arms: &Arms) -> Result<Option<Uplink>, InputError> {
+        Ok(None)
+    }
+
+    /// Goes through the effects of a [`prepare`](Self::prepare) that returned `said`, without deciding anew
+    /// whether to ask. Hosts that replay a journal call it, because a journal does not hold whole offers.
+    fn prepare_again(&mut self, _said: &Uplink) {}
+
+    /// Whether what [`prepare`](Self::prepare) asked has no answer yet.
+    fn is_asking(&self) -> bool {
+        false
+    }
+
     /// Chooses one of `arms` for `user`.
     fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError>;
 

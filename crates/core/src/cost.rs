@@ -68,6 +68,10 @@ impl Uplink {
             Self::Evidence(upload) => {
                 Cost::payload(upload.evidence.dimension(), upload.evidence.scalars() + 2, bytes)
             }
+            // The same and the doubt.
+            Self::Pull(pull) => pull.upload.as_ref().map_or(Cost::control(bytes), |upload| {
+                Cost::payload(upload.evidence.dimension(), upload.evidence.scalars() + 3, bytes)
+            }),
             // The matrix, the vector and the count. Without a vector it is a part of a round of gradients, which the
             // generalized linear papers count as d² + 1.
             Self::RoundEvidence { evidence, .. } => {
@@ -119,6 +123,11 @@ impl Downlink {
                 let d = snapshot.evidence.dimension();
                 Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
             }
+            // The snapshot, and information, agents, rate and doubt of the news.
+            Self::Answer(answer) => answer.snapshot.as_ref().map_or(Cost::control(bytes), |snapshot| {
+                let d = snapshot.evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 6) as u64, bytes)
+            }),
             Self::Commit { evidence, .. } => {
                 let d = evidence.dimension();
                 Cost::payload(d, (packed(d) + d + 1) as u64, bytes)

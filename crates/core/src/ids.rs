@@ -65,6 +65,12 @@ impl Tick {
     pub const fn after(self, microseconds: u64) -> Self {
         Self(self.0.saturating_add(microseconds))
     }
+
+    /// Whole milliseconds: what machines that estimate a pace compare, so that microseconds of delivery do not
+    /// matter.
+    pub(crate) const fn milliseconds(self) -> u64 {
+        self.0 / 1000
+    }
 }
 
 impl fmt::Display for AgentId {

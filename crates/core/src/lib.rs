@@ -130,8 +130,8 @@ pub use glm::{
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, LinTs, LinUcb, Override, Perturbation,
-    ProtocolConfig, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs,
+    ExchangeLinUcb, FedLinUcb, LinTs, LinUcb, Override, Perturbation, ProtocolConfig, SyncLinUcb,
 };
 pub use message::*;
 pub use neural::{

@@ -14,6 +14,8 @@ use crate::parcel::Parcel;
 pub enum Uplink {
     /// What the agent has learned since its last upload.
     Evidence(EvidenceUpload),
+    /// A question before a choice: what is there to hear?
+    Pull(Pull),
     /// Asks the coordinator to start a round, at once or when its schedule says so.
     RoundRequest {
         /// How many observations of the agent no model contains yet, where rounds follow a schedule and the
@@ -85,11 +87,57 @@ pub struct EvidenceUpload {
     pub evidence: Parcel,
 }
 
+/// A question before a choice: what is there to hear?
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pull {
+    /// The newest state of the coordinator in the agent's view.
+    pub based_on: Version,
+    /// The loss that the agent expects from a choice, times the observations it knows: averaged over recent
+    /// choices. Zero or more.
+    pub doubt: f64,
+    /// What the agent has learned since its last upload, if that is worth a message.
+    pub upload: Option<EvidenceUpload>,
+}
+
+/// How much there is to hear, which rides on every [`Answer`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct News {
+    /// The coordinator's state.
+    pub version: Version,
+    /// Observations in its evidence.
+    pub count: u64,
+    /// [Information](crate::Ridge) of its evidence.
+    pub information: f64,
+    /// How many agents have joined.
+    pub agents: u64,
+    /// How fast observations come in lately, a millisecond.
+    pub rate: f64,
+    /// The mean of what agents reported as [`Pull::doubt`]; 0 before the first report.
+    pub doubt: f64,
+}
+
+/// The answer to an upload or a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Whether it answers a [`Pull`].
+    pub pulled: bool,
+    /// The newest upload of the receiving agent in the coordinator's evidence.
+    pub number: u64,
+    /// The version the agent is now at, if it is up to date.
+    pub version: Option<Version>,
+    /// How much there is to hear.
+    pub news: News,
+    /// All the coordinator knows, if the agent asked and is behind.
+    pub snapshot: Option<Snapshot>,
+}
+
 /// From the coordinator to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Downlink {
     /// All the coordinator knows.
     Snapshot(Snapshot),
+    /// The answer to an upload or a question.
+    Answer(Answer),
     /// An upload was added.
     Receipt {
         /// Which upload of the receiving agent.
@@ -277,6 +325,7 @@ impl Uplink {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Evidence(_) => "evidence",
+            Self::Pull(_) => "pull",
             Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
             Self::Gradient(_) => "gradient",
@@ -296,6 +345,7 @@ impl Downlink {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Snapshot(_) => "snapshot",
+            Self::Answer(_) => "answer",
             Self::Receipt { .. } => "receipt",
             Self::Collect { .. } => "collect",
             Self::Commit { .. } => "commit",
@@ -318,6 +368,13 @@ impl Downlink {
         match (self, newer) {
             // What an authoritative snapshot takes back, an ordinary one does not.
             (Self::Snapshot(old), Self::Snapshot(new)) => new.authoritative || !old.authoritative,
+            // The older answer may be the one that a question waits for, or an authoritative one.
+            (Self::Answer(old), Self::Answer(new)) => {
+                let is_authoritative =
+                    |answer: &Answer| answer.snapshot.as_ref().is_some_and(|snapshot| snapshot.authoritative);
+                let replaces = !old.pulled && !is_authoritative(old) && new.snapshot.is_some();
+                replaces || is_authoritative(new)
+            }
             (Self::Group(old), Self::Group(new)) => old.cluster == new.cluster,
             _ => false,
         }

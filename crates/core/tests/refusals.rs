@@ -7,9 +7,9 @@ use std::sync::Arc;
 use posse_core::FedLinUcb;
 use posse_core::wire::{decode_uplink, v1};
 use posse_core::{
-    AgentId, Algorithm, Arms, ClusterId, ClusterList, ClusterUpload, DecodeError, Downlink, Evidence,
-    EvidenceUpload, GroupSnapshot, InputError, Parcel, PhaseId, ProtocolError, RoundId, Shape, Snapshot,
-    Threshold, Uplink, UserId, Version, packed,
+    AgentId, Algorithm, Answer, Arms, ClusterId, ClusterList, ClusterUpload, DecodeError, Downlink, Evidence,
+    EvidenceUpload, GroupSnapshot, InputError, News, Parcel, PhaseId, ProtocolError, Pull, RoundId, Shape,
+    Snapshot, Threshold, Uplink, UserId, Version, packed,
 };
 use prost::Message;
 use support::host::{Case, Host, cases};
@@ -90,6 +90,12 @@ fn bad_input_is_refused_by_kind_and_changes_nothing() {
     }
 }
 
+/// An answer with news of this rate.
+fn answer(snapshot: Option<Snapshot>, rate: f64) -> Downlink {
+    let news = News { version: Version(9), count: 9, information: 1.0, agents: 3, rate, doubt: 1.0 };
+    Downlink::Answer(Answer { pulled: true, number: 0, version: None, news, snapshot })
+}
+
 #[test]
 fn malformed_and_stale_messages_change_nothing_in_an_agent() {
     for case in cases() {
@@ -110,6 +116,13 @@ fn malformed_and_stale_messages_change_nothing_in_an_agent() {
                     Downlink::Snapshot(Snapshot { information: f64::NAN, ..good(now + 5) }),
                     Downlink::Snapshot(Snapshot { information: f64::INFINITY, ..good(now + 5) }),
                     Downlink::Snapshot(Snapshot { information: -1.0, ..good(now + 5) }),
+                    answer(Some(snapshot(now + 5, random_evidence(d + 1, 3, 1))), 1.0),
+                    answer(Some(snapshot(now + 5, indefinite(d))), 1.0),
+                    answer(Some(authoritative(snapshot(0, indefinite(d)))), 1.0),
+                    answer(Some(Snapshot { information: f64::NAN, ..good(now + 5) }), 1.0),
+                    answer(Some(good(now + 5)), f64::NAN),
+                    answer(None, f64::INFINITY),
+                    answer(None, -1.0),
                     // Stale, and a repetition.
                     Downlink::Snapshot(good(0)),
                     Downlink::Snapshot(good(now)),
@@ -172,7 +185,10 @@ fn an_agent_refuses_snapshots_with_uploads_it_never_made() {
             let before = agent.save();
             let evidence = random_evidence(case.shared(), 9, 1);
             let impossible = Snapshot { authoritative, contains: u64::MAX, ..snapshot(1 << 30, evidence) };
-            let refused = agent.receive(Downlink::Snapshot(impossible));
+            let refused = match case.algorithm.name().starts_with("exchange-") {
+                true => agent.receive(answer(Some(impossible), 1.0)),
+                false => agent.receive(Downlink::Snapshot(impossible)),
+            };
             assert!(matches!(refused, Err(ProtocolError::Sequence { .. })), "{case:?}: {refused:?}");
             assert_eq!(agent.save(), before);
         }
@@ -204,6 +220,10 @@ fn own_observations_may_hide_that_a_snapshot_is_impossible_but_not_break_the_age
     }
 }
 
+fn pull(doubt: f64, upload: Option<EvidenceUpload>) -> Uplink {
+    Uplink::Pull(Pull { based_on: Version(0), doubt, upload })
+}
+
 #[test]
 fn malformed_messages_change_nothing_in_a_coordinator() {
     for case in cases() {
@@ -224,6 +244,12 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
             (known, Uplink::Evidence(upload(next - 1, &good))),
             (known, Uplink::Evidence(upload(next + 1, &good))),
             (known, Uplink::Evidence(upload(0, &good))),
+            (known, pull(f64::NAN, None)),
+            (known, pull(-1.0, Some(upload(next, &good)))),
+            (known, pull(1.0, Some(upload(next + 1, &good)))),
+            (known, pull(1.0, Some(upload(next, &random_evidence(d + 1, 3, 2))))),
+            (known, pull(1.0, Some(named(f64::NAN)))),
+            (AgentId(77), pull(1.0, None)),
             (known, Uplink::Evidence(named(f64::NAN))),
             (known, Uplink::Evidence(named(f64::INFINITY))),
             (known, Uplink::Evidence(named(-1.0))),

@@ -7,11 +7,16 @@ use std::sync::Arc;
 use posse_core::session::{DownFrame, LogEntry, UpFrame};
 use posse_core::wire::{decode_downlink, decode_uplink, encode_downlink, encode_uplink};
 use posse_core::{
-    DecodeError, Downlink, Evidence, EvidenceUpload, Fit, Gradient, Model, Parcel, RoundId, Snapshot, Uplink,
-    Version, packed,
+    Answer, DecodeError, Downlink, Evidence, EvidenceUpload, Fit, Gradient, Model, News, Parcel, Pull,
+    RoundId, Snapshot, Uplink, Version, packed,
 };
 use proptest::prelude::*;
 use support::{down_frames, downlinks, log_entries, random_evidence, up_frames, uplinks};
+
+fn answer(snapshot: Option<Snapshot>) -> Downlink {
+    let news = News { version: Version(3), count: 70, information: 1.0, agents: 3, rate: 0.1, doubt: 2.0 };
+    Downlink::Answer(Answer { pulled: true, number: 2, version: Some(Version(3)), news, snapshot })
+}
 
 proptest! {
     #[test]
@@ -82,8 +87,10 @@ proptest! {
         };
         let (long, short) = ((packed(d) + d + 2) as u64, (packed(d) + d + 1) as u64);
         for (cost, scalars) in [
-            (Uplink::Evidence(upload).cost(), long),
-            (Downlink::Snapshot(snapshot).cost(), long),
+            (Uplink::Evidence(upload.clone()).cost(), long),
+            (Downlink::Snapshot(snapshot.clone()).cost(), long),
+            (Uplink::Pull(Pull { based_on: version, doubt: 1.0, upload: Some(upload) }).cost(), long + 1),
+            (answer(Some(snapshot)).cost(), long + 4),
             (Uplink::RoundEvidence { round, evidence: parcel }.cost(), short),
             (Downlink::Commit { round, included: true, version, evidence }.cost(), short),
         ] {
@@ -93,6 +100,8 @@ proptest! {
         }
         for cost in [
             Uplink::RoundRequest { observations: 0 }.cost(),
+            Uplink::Pull(Pull { based_on: version, doubt: 1.0, upload: None }).cost(),
+            answer(None).cost(),
             Downlink::Collect { round, whole: true }.cost(),
             Downlink::Abort { round }.cost(),
             Downlink::Receipt { number, version: Some(version) }.cost(),

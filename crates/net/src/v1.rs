@@ -576,7 +576,7 @@ pub mod coordinator_server {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JournalEntry {
-    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "journal_entry::Event", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub event: ::core::option::Option<journal_entry::Event>,
 }
 /// Nested message and enum types in `JournalEntry`.
@@ -601,6 +601,9 @@ pub mod journal_entry {
         /// A process started with this state and drew this number (JoinRequest.instance).
         #[prost(uint64, tag = "7")]
         Started(u64),
+        /// A question that was asked before a choice: an encoded Uplink.
+        #[prost(bytes, tag = "8")]
+        Asked(::prost::alloc::vec::Vec<u8>),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

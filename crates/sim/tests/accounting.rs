@@ -38,6 +38,10 @@ fn uplink_cost(message: &Uplink) -> Cost {
         Uplink::Evidence(upload) => {
             payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 2)
         }
+        Uplink::Pull(pull) => match &pull.upload {
+            Some(upload) => payload(upload.evidence.dimension(), parcel_scalars(&upload.evidence) + 3),
+            None => Cost { control: 1, ..Cost::default() },
+        },
         Uplink::RoundEvidence { evidence, .. } => {
             let d = evidence.dimension();
             let cost = payload(d, parcel_scalars(evidence) + 1);
@@ -76,6 +80,10 @@ fn downlink_cost(message: &Downlink) -> Cost {
     let mut cost = match message {
         Downlink::Extension(_) => unreachable!("posse's own algorithms do not send it"),
         Downlink::Snapshot(snapshot) => dense(snapshot.evidence.dimension(), 2),
+        Downlink::Answer(answer) => match &answer.snapshot {
+            Some(snapshot) => dense(snapshot.evidence.dimension(), 6),
+            None => Cost { control: 1, ..Cost::default() },
+        },
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
         Downlink::Group(group) => dense(group.snapshot.evidence.dimension(), 2),
         Downlink::GradientRequest { point, .. } => numbers(point.len()),

@@ -4,10 +4,11 @@
 //! Every run derives from one seed. A failure prints the line that repeats it.
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, Fclub,
-    FclubDc, FeaturePoint, FedGlbUcb, FedGlbUcb3, FedLinUcb, FnUcb, HomoDc, JoinPolicy, Linkage,
-    NeuralConfig, Precondition, PrivacyConfig, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver,
-    SolverConfig, Stream, SyncLinUcb, Threshold, TrainingMode,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig,
+    ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FeaturePoint, FedGlbUcb,
+    FedGlbUcb3, FedLinUcb, FnUcb, HomoDc, JoinPolicy, Linkage, NeuralConfig, Precondition, PrivacyConfig,
+    ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb, Threshold,
+    TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{
@@ -28,6 +29,23 @@ enum Trouble {
 
 fn pick<T: Copy>(stream: &mut Stream, among: &[T]) -> T {
     among[stream.below(among.len() as u64) as usize]
+}
+
+/// An exchange that speaks often or seldom, for one reason or another.
+fn exchange(draw: &mut Stream) -> Algorithm {
+    let exchange = ExchangeConfig {
+        message_price: pick(draw, &[0.0, 0.001, 0.1]),
+        least_growth: pick(draw, &[0.0, 0.3]),
+        most_growth: pick(draw, &[0.5, f64::INFINITY]),
+        least_news: Threshold(pick(draw, &[1.0, 1.2])),
+        min_upload: pick(draw, &[1, 4]),
+        ..Default::default()
+    };
+    match draw.below(3) {
+        0 => Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() }),
+        1 => Algorithm::ExchangeLinTs(ExchangeLinTs { exchange, ..Default::default() }),
+        _ => Algorithm::ExchangeLinIgw(ExchangeLinIgw { exchange, ..Default::default() }),
+    }
 }
 
 /// Rounds of small networks; in lockstep only where a deadline ends what the last interaction left open.
@@ -76,7 +94,8 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
     let round_every = pick(&mut draw, &[1, 10, 30]);
     let scheduled =
         ScheduledGlbUcb { rounds: rounds.clone(), update: update.clone(), round_every, ..Default::default() };
-    let algorithm = match draw.below(11) {
+    let algorithm = match draw.below(12) {
+        11 => exchange(&mut draw),
         10 => network_rounds(rounds, &mut draw),
         6 => Algorithm::FedGlbUcb(FedGlbUcb {
             round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, ClusterUpload,
-    Cost, Downlink, Fclub, FclubDc, FedGlbUcb, FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy,
-    PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold, Uplink,
+    Cost, Downlink, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FedGlbUcb,
+    FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy, PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold,
+    Uplink,
 };
 use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
@@ -64,6 +65,12 @@ fn uplink(message: &Uplink) -> String {
             observations(upload.evidence.count()),
             significant(upload.information),
         ),
+        Uplink::Pull(pull) => {
+            let doubt = significant(pull.doubt);
+            let upload =
+                pull.upload.clone().map(|upload| format!(" with {}", uplink(&Uplink::Evidence(upload))));
+            format!("pull at v{}, doubt {doubt}{}", pull.based_on.0, upload.unwrap_or_default())
+        }
         Uplink::RoundRequest { observations: 0 } => "round request".to_owned(),
         Uplink::RoundRequest { observations } => format!("round request with {observations}"),
         Uplink::RoundEvidence { round, evidence } => {
@@ -109,6 +116,19 @@ fn downlink(message: &Downlink) -> String {
         Downlink::Extension(extension) => format!("extension of {}", extension.algorithm),
         Downlink::Snapshot(snapshot) => {
             format!("snapshot v{} ({})", snapshot.version.0, observations(snapshot.evidence.count()))
+        }
+        Downlink::Answer(answer) => {
+            let news = &answer.news;
+            let to = if answer.pulled { "to a pull" } else { "to all" };
+            let snapshot = answer.snapshot.clone().map(|snapshot| downlink(&Downlink::Snapshot(snapshot)));
+            format!(
+                "answer {to} #{}: v{}, {}, doubt {}{}",
+                answer.number,
+                news.version.0,
+                observations(news.count),
+                significant(news.doubt),
+                snapshot.map_or(String::new(), |snapshot| format!(", {snapshot}")),
+            )
         }
         Downlink::Receipt { number, version: Some(version) } => {
             format!("receipt #{number}, up to date at v{}", version.0)
@@ -198,6 +218,10 @@ fn clusters() -> ClusterConfig {
     }
 }
 
+fn exchange() -> ExchangeConfig {
+    ExchangeConfig { message_price: 0.008, ..ExchangeConfig::default() }
+}
+
 /// Settings under which something happens in twenty steps.
 fn play(algorithm: Algorithm) -> RunConfig {
     let lazy = protocol(3.0, 5.0, JoinPolicy::Lazy);
@@ -216,6 +240,15 @@ fn play(algorithm: Algorithm) -> RunConfig {
         }
         Algorithm::FedLinUcb(config) => {
             Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(2.0)), ..config })
+        }
+        Algorithm::ExchangeLinUcb(config) => {
+            Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: exchange(), ..config })
+        }
+        Algorithm::ExchangeLinTs(config) => {
+            Algorithm::ExchangeLinTs(ExchangeLinTs { exchange: exchange(), ..config })
+        }
+        Algorithm::ExchangeLinIgw(config) => {
+            Algorithm::ExchangeLinIgw(ExchangeLinIgw { exchange: exchange(), ..config })
         }
         Algorithm::AsyncLinUcbAm(config) => {
             let protocol = protocol(1.5, 2.0, JoinPolicy::Lazy);

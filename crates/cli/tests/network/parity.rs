@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
@@ -155,8 +157,10 @@ async fn networked(run: &RunConfig) -> Transcript {
     let data = tempfile::tempdir().unwrap();
     let mut federation = FederationConfig::new("parity", run.algorithm.clone(), DIMENSION as u64);
     (federation.agents, federation.horizon, federation.seed) = (AGENTS, HORIZON, run.seed.0);
-    // Time stands still: nothing is sent twice, no deadline passes.
-    let clock = Clock::new(|| Tick(1_700_000_000_000_000));
+    // Time passes between interactions only, as in the simulation to a millisecond: nothing is sent twice.
+    let time = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&time);
+    let clock = Clock::new(move || Tick(told.load(Ordering::SeqCst)));
     let options = Options { clock: clock.clone(), ..Options::default() };
     let config = ServeConfig::on_loopback(data.path(), vec![federation.clone()]);
     let log = config.log_directory("parity");
@@ -178,6 +182,11 @@ async fn networked(run: &RunConfig) -> Transcript {
         (offer.agent, offer.user) = (id, UserId(id.0));
         world.offer(step, &mut offer);
         let agent = stage.agent(id).await;
+        time.store((1000.0 * run.network.interval) as u64 * step, Ordering::SeqCst);
+        if agent.prepare(offer.user, &offer.arms).unwrap() {
+            stage.turns.push_back(id);
+            stage.carry().await;
+        }
         let chosen = agent.choose(offer.user, &offer.arms).unwrap();
         transcript.choices.push((id, chosen.arm));
         agent.reward(chosen.id, offer.reward(chosen.arm)).unwrap();

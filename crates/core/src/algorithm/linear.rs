@@ -10,7 +10,8 @@ use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
 use crate::linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, LinTs, LinUcb, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
+    FedLinUcb, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
@@ -258,5 +259,83 @@ impl Recipe for AsyncLinUcbAm {
 
     fn takes_local_features(&self) -> bool {
         !self.duplicated
+    }
+}
+
+impl Recipe for ExchangeLinUcb {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.check()
+    }
+
+    fn agent(&self, _id: AgentId, shape: Shape, _federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(shape.dimension()))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.coordinator(shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Uploads
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        JoinPolicy::PullOnJoin
+    }
+}
+
+impl Recipe for ExchangeLinTs {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(id, shape.dimension(), federation.seed))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.coordinator(shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Uploads
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        JoinPolicy::PullOnJoin
+    }
+}
+
+impl Recipe for ExchangeLinIgw {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(self.agent(id, shape.dimension(), federation.seed))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(self.coordinator(shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Uploads
+    }
+
+    fn join_policy(&self) -> JoinPolicy {
+        JoinPolicy::PullOnJoin
     }
 }

@@ -19,7 +19,8 @@ use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
 use crate::kernel::KernelConfig;
 use crate::linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, LinTs, LinUcb, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
+    FedLinUcb, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::neural::{FnUcb, NeuralUcb};
 use crate::privacy::PrivacyConfig;
@@ -109,6 +110,12 @@ algorithms! {
     "sync-lin-ucb", SyncLinUcb(SyncLinUcb), "everybody shares when one agent learned enough (DisLinUCB)",
         |config| *config;
     "fed-lin-ucb", FedLinUcb(FedLinUcb), "an agent pushes and pulls in one exchange when due", |config| *config;
+    "exchange-lin-ucb", ExchangeLinUcb(ExchangeLinUcb),
+        "agents push and ask when silence costs more than a message, upper confidence bounds", |config| *config;
+    "exchange-lin-ts", ExchangeLinTs(ExchangeLinTs),
+        "agents push and ask when silence costs more than a message, Thompson sampling", |config| *config;
+    "exchange-lin-igw", ExchangeLinIgw(ExchangeLinIgw),
+        "agents push and ask when silence costs more than a message, inverse-gap weighting", |config| *config;
     "async-lin-ucb-am", AsyncLinUcbAm(AsyncLinUcbAm), "shared and private features, alternating minimisation",
         |config| *config;
     "fed-glb-ucb", FedGlbUcb(FedGlbUcb), "rounds of minimisation when due, online Newton steps between",

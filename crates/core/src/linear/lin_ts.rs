@@ -33,8 +33,9 @@ impl Thompson {
         count: u64,
         arms: &Arms,
         step: u64,
+        shrink: f64,
     ) -> Result<Choice, InputError> {
-        self.draws.choose(self.scale * self.width.of(model, count), model, arms, step)
+        self.draws.choose(shrink * self.scale * self.width.of(model, count), model, arms, step)
     }
 }
 

@@ -1,8 +1,9 @@
-//! How a linear agent chooses, given its model: three rules, one scoring pass.
+//! How a linear agent chooses, given its model: four rules, one scoring pass.
 
 use crate::agent::Choice;
 use crate::arms::Arms;
 use crate::error::InputError;
+use crate::linear::inverse_gap::InverseGap;
 use crate::linear::lin_phe::PerturbedHistory;
 use crate::linear::lin_ts::Thompson;
 use crate::ridge::Ridge;
@@ -18,6 +19,8 @@ pub(crate) enum Rule {
     Thompson(Thompson),
     /// The best arm of a model of perturbed rewards.
     PerturbedHistory(PerturbedHistory),
+    /// Mostly the best mean, the others by how far they are behind.
+    InverseGap(InverseGap),
 }
 
 impl Rule {
@@ -30,10 +33,24 @@ impl Rule {
         arms: &Arms,
         step: u64,
     ) -> Result<Choice, InputError> {
+        self.choose_shrunk(model, count, arms, step, 1.0)
+    }
+
+    /// The same with every width multiplied by `shrink`. Perturbed history has none.
+    #[inline]
+    pub(crate) fn choose_shrunk(
+        &mut self,
+        model: &Ridge,
+        count: u64,
+        arms: &Arms,
+        step: u64,
+        shrink: f64,
+    ) -> Result<Choice, InputError> {
         check_arms(model.dimension(), arms)?;
         match self {
-            Self::Ucb(width) => upper_confidence(model, width.of(model, count), arms),
-            Self::Thompson(rule) => rule.choose(model, count, arms, step),
+            Self::Ucb(width) => upper_confidence(model, shrink * width.of(model, count), arms),
+            Self::Thompson(rule) => rule.choose(model, count, arms, step, shrink),
+            Self::InverseGap(rule) => rule.choose(model, count, arms, step, shrink),
             Self::PerturbedHistory(rule) => rule.choose(model, arms, step),
         }
     }

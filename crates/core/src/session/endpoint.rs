@@ -73,6 +73,24 @@ impl Endpoint {
         self.send(now)
     }
 
+    /// Looks at an offer before the choice; perhaps there is a question to send first.
+    pub fn prepare(&mut self, now: Tick, user: UserId, arms: &Arms) -> Result<Option<UpFrame>, InputError> {
+        let message = self.agent.prepare(now, user, arms)?;
+        Ok(message.and_then(|message| self.submit(now, message)))
+    }
+
+    /// Goes through the effects of a [`prepare`](Self::prepare) whose question was `said`.
+    pub fn prepare_again(&mut self, said: Uplink, now: Tick) -> Option<UpFrame> {
+        self.agent.prepare_again(&said);
+        self.submit(now, said)
+    }
+
+    /// The question that was asked last, if it is still in the queue.
+    #[must_use]
+    pub fn last_question(&self) -> Option<&Uplink> {
+        self.queue.back()
+    }
+
     /// Chooses one of `arms` for `user`; never waits for anybody.
     pub fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         self.agent.choose(user, arms)

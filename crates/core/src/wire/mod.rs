@@ -10,10 +10,11 @@ use prost::Message;
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, packed};
 use crate::ids::{ClusterId, PhaseId, RoundId, Version};
-use crate::message::{Downlink, EvidenceUpload, Extension, Fit, Gradient, Model, Snapshot, Uplink};
+use crate::message::{Downlink, Extension, Fit, Gradient, Model, Snapshot, Uplink};
 use crate::parcel::{LowRank, Parcel};
 
 mod clusters;
+mod exchanges;
 mod networks;
 mod size;
 /// The types generated from `proto/posse/v1`.
@@ -22,6 +23,7 @@ mod size;
 pub mod v1;
 
 pub(crate) use clusters::{released_from_wire, variance};
+pub(crate) use exchanges::{news_from_wire, news_to_wire};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
 };
@@ -58,12 +60,8 @@ pub(crate) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeErro
 
 pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
     let kind = match message {
-        Uplink::Evidence(upload) => v1::uplink::Kind::Evidence(v1::EvidenceUpload {
-            number: upload.number,
-            based_on: upload.based_on.0,
-            information: upload.information,
-            evidence: Some(parcel_to_wire(&upload.evidence)),
-        }),
+        Uplink::Evidence(upload) => v1::uplink::Kind::Evidence(exchanges::upload_to_wire(upload)),
+        Uplink::Pull(pull) => v1::uplink::Kind::Pull(exchanges::pull_to_wire(pull)),
         Uplink::RoundRequest { observations } => {
             v1::uplink::Kind::RoundRequest(v1::RoundRequest { observations: *observations })
         }
@@ -91,12 +89,8 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
 
 pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeError> {
     Ok(match message.kind.ok_or(DecodeError::invalid("uplink", "it has no kind"))? {
-        v1::uplink::Kind::Evidence(upload) => Uplink::Evidence(EvidenceUpload {
-            number: upload.number,
-            based_on: Version(upload.based_on),
-            information: information(upload.information)?,
-            evidence: parcel_from_wire(required(upload.evidence)?)?,
-        }),
+        v1::uplink::Kind::Evidence(upload) => Uplink::Evidence(exchanges::upload_from_wire(upload)?),
+        v1::uplink::Kind::Pull(pull) => Uplink::Pull(exchanges::pull_from_wire(pull)?),
         v1::uplink::Kind::RoundRequest(request) => {
             Uplink::RoundRequest { observations: request.observations }
         }
@@ -132,6 +126,7 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
 pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
     let kind = match message {
         Downlink::Snapshot(snapshot) => v1::downlink::Kind::Snapshot(snapshot_to_wire(snapshot)),
+        Downlink::Answer(answer) => v1::downlink::Kind::Answer(exchanges::answer_to_wire(answer)),
         Downlink::Receipt { number, version } => {
             v1::downlink::Kind::Receipt(v1::Receipt { number: *number, version: version.map(|v| v.0) })
         }
@@ -199,6 +194,7 @@ fn snapshot_from_wire(snapshot: v1::Snapshot) -> Result<Snapshot, DecodeError> {
 pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, DecodeError> {
     Ok(match message.kind.ok_or(DecodeError::invalid("downlink", "it has no kind"))? {
         v1::downlink::Kind::Snapshot(snapshot) => Downlink::Snapshot(snapshot_from_wire(snapshot)?),
+        v1::downlink::Kind::Answer(answer) => Downlink::Answer(exchanges::answer_from_wire(answer)?),
         v1::downlink::Kind::Group(group) => Downlink::Group(clusters::group_from_wire(group)?),
         v1::downlink::Kind::ClusterReceipt(receipt) => Downlink::ClusterReceipt {
             cluster: ClusterId(receipt.cluster),

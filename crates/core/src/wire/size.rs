@@ -4,8 +4,8 @@ use prost::encoding::encoded_len_varint;
 
 use crate::evidence::{Evidence, packed};
 use crate::message::{
-    ClusterUpload, Downlink, Extension, Fit, Model, NetworkEvidence, NetworkModel, NetworkPart, Snapshot,
-    Uplink, Weights,
+    ClusterUpload, Downlink, EvidenceUpload, Extension, Fit, Model, NetworkEvidence, NetworkModel,
+    NetworkPart, News, Snapshot, Uplink, Weights,
 };
 use crate::parcel::Parcel;
 use crate::wire::is_zero;
@@ -17,11 +17,10 @@ const DOUBLE: usize = 8;
 /// Bytes of an encoded uplink.
 pub(crate) fn uplink_len(message: &Uplink) -> usize {
     embedded(match message {
-        Uplink::Evidence(upload) => {
-            integer(upload.number)
-                + integer(upload.based_on.0)
-                + double(upload.information)
-                + embedded(parcel_len(&upload.evidence))
+        Uplink::Evidence(upload) => upload_len(upload),
+        Uplink::Pull(pull) => {
+            let upload = pull.upload.as_ref().map_or(0, |upload| embedded(upload_len(upload)));
+            integer(pull.based_on.0) + double(pull.doubt) + upload
         }
         Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
         Uplink::Gradient(gradient) => {
@@ -47,6 +46,15 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
 pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
         Downlink::Snapshot(snapshot) => snapshot_len(snapshot),
+        Downlink::Answer(answer) => {
+            let version = answer.version.map_or(0, |version| KEY + encoded_len_varint(version.0));
+            let snapshot = answer.snapshot.as_ref().map_or(0, |snapshot| embedded(snapshot_len(snapshot)));
+            integer(u64::from(answer.pulled))
+                + integer(answer.number)
+                + version
+                + embedded(news_len(&answer.news))
+                + snapshot
+        }
         Downlink::Group(group) => {
             integer(group.cluster.0)
                 + integer(group.members)
@@ -78,6 +86,22 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
         Downlink::Abort { round } => integer(round.0),
         Downlink::Extension(extension) => extension_len(extension),
     })
+}
+
+fn upload_len(upload: &EvidenceUpload) -> usize {
+    integer(upload.number)
+        + integer(upload.based_on.0)
+        + double(upload.information)
+        + embedded(parcel_len(&upload.evidence))
+}
+
+fn news_len(news: &News) -> usize {
+    integer(news.version.0)
+        + integer(news.count)
+        + double(news.information)
+        + integer(news.agents)
+        + double(news.rate)
+        + double(news.doubt)
 }
 
 fn snapshot_len(snapshot: &Snapshot) -> usize {

@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 8, 9, 12, 13, 14, 15")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 8, 9, 12, 13, 14, 15")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -54,6 +54,8 @@ pub mod uplink {
         RoundEvidence(super::RoundEvidence),
         #[prost(message, tag = "4")]
         Gradient(super::Gradient),
+        #[prost(message, tag = "5")]
+        Pull(super::Pull),
         #[prost(message, tag = "8")]
         Cluster(super::ClusterUpload),
         #[prost(message, tag = "9")]
@@ -83,6 +85,57 @@ pub struct EvidenceUpload {
     #[prost(message, optional, tag = "4")]
     pub evidence: ::core::option::Option<Evidence>,
 }
+/// A question before a choice: what is there to hear?
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Pull {
+    /// The newest state of the coordinator in the agent's view.
+    #[prost(uint64, tag = "1")]
+    pub based_on: u64,
+    /// The loss that the agent expects from a choice, times the observations it knows.
+    #[prost(double, tag = "2")]
+    pub doubt: f64,
+    /// What the agent has learned since its last upload, if that is worth a message.
+    #[prost(message, optional, tag = "3")]
+    pub upload: ::core::option::Option<EvidenceUpload>,
+}
+/// How much there is to hear.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct News {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// Observations in the coordinator's evidence, and their information.
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+    #[prost(double, tag = "3")]
+    pub information: f64,
+    /// How many agents have joined.
+    #[prost(uint64, tag = "4")]
+    pub agents: u64,
+    /// Observations a millisecond, lately.
+    #[prost(double, tag = "5")]
+    pub rate: f64,
+    /// The mean of the doubts that agents reported; 0 before the first.
+    #[prost(double, tag = "6")]
+    pub doubt: f64,
+}
+/// The answer to an upload or to a question.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Answer {
+    /// Whether it answers a question.
+    #[prost(bool, tag = "1")]
+    pub pulled: bool,
+    /// The newest upload of the receiving agent in the coordinator's evidence.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The version the agent is now at, if it is up to date.
+    #[prost(uint64, optional, tag = "3")]
+    pub version: ::core::option::Option<u64>,
+    #[prost(message, optional, tag = "4")]
+    pub news: ::core::option::Option<News>,
+    /// All the coordinator knows, if the agent asked and is behind.
+    #[prost(message, optional, tag = "5")]
+    pub snapshot: ::core::option::Option<Snapshot>,
+}
 /// Please start a round; on a schedule, when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RoundRequest {
@@ -101,7 +154,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 12")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 12")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -128,6 +181,8 @@ pub mod downlink {
         ClusterReceipt(super::ClusterReceipt),
         #[prost(message, tag = "10")]
         Regroup(super::Regroup),
+        #[prost(message, tag = "11")]
+        Answer(super::Answer),
         #[prost(message, tag = "13")]
         NetworkCollect(super::NetworkCollect),
         #[prost(message, tag = "14")]
@@ -630,6 +685,64 @@ pub struct CoordinatorState {
     #[prost(uint64, tag = "10")]
     pub opened: u64,
 }
+/// exchange-lin-ucb, exchange-lin-ts, exchange-lin-igw.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExchangeAgentState {
+    #[prost(uint64, tag = "1")]
+    pub choices: u64,
+    #[prost(message, optional, tag = "2")]
+    pub view: ::core::option::Option<ViewState>,
+    #[prost(uint64, tag = "3")]
+    pub learned: u64,
+    #[prost(message, optional, tag = "4")]
+    pub news: ::core::option::Option<News>,
+    #[prost(uint64, tag = "5")]
+    pub first_count: u64,
+    #[prost(double, tag = "6")]
+    pub withheld: f64,
+    #[prost(bool, tag = "7")]
+    pub asking: bool,
+    /// Estimates that decide when the agent asks.
+    #[prost(uint64, optional, tag = "8")]
+    pub seen: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "9")]
+    pub heard: ::core::option::Option<u64>,
+    #[prost(double, tag = "10")]
+    pub doubt: f64,
+    #[prost(double, tag = "11")]
+    pub doubt_weight: f64,
+    #[prost(double, tag = "12")]
+    pub growth: f64,
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct ExchangeSeat {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(uint64, tag = "3")]
+    pub uploads: u64,
+    #[prost(uint64, tag = "4")]
+    pub count: u64,
+    #[prost(double, tag = "5")]
+    pub information: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExchangeCoordinatorState {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(message, optional, tag = "3")]
+    pub model: ::core::option::Option<RidgeState>,
+    #[prost(message, repeated, tag = "4")]
+    pub seats: ::prost::alloc::vec::Vec<ExchangeSeat>,
+    /// Two marks of the pace, observations and milliseconds each, or nothing.
+    #[prost(uint64, repeated, tag = "5")]
+    pub marks: ::prost::alloc::vec::Vec<u64>,
+    #[prost(double, tag = "6")]
+    pub doubt: f64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EndpointState {
     #[prost(uint64, tag = "1")]
@@ -692,7 +805,7 @@ pub struct HubState {
     pub latest: u64,
 }
 /// Sums over the observations between two releases, in units of fixed point: the lower triangle of Σxxᵀ, then Σxy.
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeafState {
     #[prost(uint64, tag = "1")]
     pub count: u64,
@@ -719,7 +832,7 @@ pub struct StreamState {
     #[prost(message, repeated, tag = "4")]
     pub measured: ::prost::alloc::vec::Vec<MeasurementState>,
 }
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccountantState {
     /// The newest cluster that was ever opened.
     #[prost(uint64, optional, tag = "1")]

@@ -81,6 +81,25 @@ pub(crate) fn cases() -> Vec<Case> {
             flat,
         ),
     ];
+    let talkative = ExchangeConfig { message_price: 0.0, least_growth: 0.0, ..Default::default() };
+    let bounded = ExchangeConfig {
+        message_price: 10.0,
+        byte_price: 1e-3,
+        most_growth: 0.5,
+        most_withheld: Threshold(1.5),
+        min_upload: 2,
+        ..Default::default()
+    };
+    let exchanges = [
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: talkative.clone(), ..Default::default() }),
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: bounded, ..Default::default() }),
+        Algorithm::ExchangeLinTs(ExchangeLinTs { exchange: talkative.clone(), ..Default::default() }),
+        Algorithm::ExchangeLinIgw(ExchangeLinIgw {
+            exchange: talkative,
+            gap_scale: 1.0,
+            ..Default::default()
+        }),
+    ];
     // Clusters that split, groups that merge, releases that come soon: something happens in few steps.
     let clusters = |linkage| ClusterConfig {
         edge_scale: Threshold(0.4),
@@ -166,7 +185,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Algorithm::KernelUcb(kernel(Kernel::Exponential, 13)),
         Algorithm::KernelTs(kernel(Kernel::Exponential, 1)),
     ];
-    let others = clustered.into_iter().chain(kernels).chain(neural);
+    let others = clustered.into_iter().chain(exchanges).chain(kernels).chain(neural);
     let variants = variants.into_iter().chain(others.map(|algorithm| (algorithm, flat)));
     // Nobody learns enough here for a first release by default.
     let soon = |algorithm| match algorithm {
@@ -222,6 +241,7 @@ pub(crate) struct Host {
     pub(crate) coordinator: Box<dyn Coordinator>,
     joined: Vec<AgentId>,
     queue: VecDeque<Letter>,
+    now: Tick,
     pub(crate) events: Vec<Event>,
     /// Before every call, save the machine and go on with a new one that restored it.
     pub(crate) reborn: bool,
@@ -237,6 +257,7 @@ impl Host {
             coordinator: case.coordinator(),
             joined: Vec::new(),
             queue: VecDeque::new(),
+            now: NOW,
             events: Vec::new(),
             reborn: false,
             lenient: false,
@@ -268,12 +289,17 @@ impl Host {
             Placement::Central => 0,
             Placement::PerAgent => stream.below(AGENTS),
         };
+        self.now = NOW.after(step * 10_000);
         self.join(AgentId(agent));
         let arms = self.arms(step);
         let user = UserId(agent + AGENTS * stream.below(USERS));
+        let now = self.now;
+        let question = self.agent(agent).prepare(now, user, &arms).expect("good arms");
+        self.queue.extend(question.map(|message| Letter::Up(AgentId(agent), message)));
+        self.deliver();
         let choice = self.agent(agent).choose(user, &arms).expect("good arms");
         assert!(choice.arm < arms.len());
-        assert!(choice.propensity.is_none_or(|p| p == 1.0));
+        assert!(choice.propensity.is_none_or(|p| p > 0.0 && p <= 1.0));
         self.events.push(Event::Chose(agent, choice.arm));
         let x = arms.row(choice.arm);
         let reward =
@@ -298,7 +324,8 @@ impl Host {
     pub(crate) fn join(&mut self, agent: AgentId) {
         if !self.joined.contains(&agent) {
             self.joined.push(agent);
-            let outgoing = self.coordinator().join(NOW, agent, Entrance::NewLife);
+            let now = self.now;
+            let outgoing = self.coordinator().join(now, agent, Entrance::NewLife);
             self.post(outgoing);
             self.deliver();
         }
@@ -311,10 +338,11 @@ impl Host {
 
     fn deliver(&mut self) {
         while let Some(letter) = self.queue.pop_front() {
+            let now = self.now;
             let refused = match letter {
                 Letter::Up(from, message) => {
                     self.events.push(Event::Up(from.0, encode_uplink(&message)));
-                    self.coordinator().receive(NOW, from, message).map(|outgoing| self.post(outgoing)).err()
+                    self.coordinator().receive(now, from, message).map(|outgoing| self.post(outgoing)).err()
                 }
                 Letter::Down(to, message) => {
                     self.events.push(Event::Down(to.0, encode_downlink(&message)));

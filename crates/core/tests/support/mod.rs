@@ -9,9 +9,10 @@ use std::sync::Arc;
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
-    AgentId, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload, Extension,
-    Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart,
-    NetworkState, Parcel, PhaseId, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights, packed,
+    AgentId, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload,
+    Extension, Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart,
+    NetworkState, News, Parcel, PhaseId, Pull, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights,
+    packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -59,6 +60,18 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         uploads.prop_map(|(number, based_on, information, evidence)| {
             Uplink::Evidence(EvidenceUpload { number, based_on: Version(based_on), information, evidence })
         }),
+        (integers(), informations(), option::of((integers(), informations(), parcels())))
+            .prop_map(|(based_on, doubt, upload)| {
+                let based_on = Version(based_on);
+                let upload = upload.map(|(number, information, evidence)| EvidenceUpload {
+                    number,
+                    based_on,
+                    information,
+                    evidence,
+                });
+                Uplink::Pull(Pull { based_on, doubt, upload })
+            })
+            .boxed(),
         any::<u64>().prop_map(|observations| Uplink::RoundRequest { observations }),
         extensions().prop_map(Uplink::Extension),
         (integers(), parcels())
@@ -178,6 +191,19 @@ fn models() -> impl Strategy<Value = Downlink> {
     )
 }
 
+fn news() -> impl Strategy<Value = News> {
+    (integers(), integers(), integers(), informations(), informations(), informations()).prop_map(
+        |(version, count, agents, information, rate, doubt)| News {
+            version: Version(version),
+            count,
+            information,
+            agents,
+            rate,
+            doubt,
+        },
+    )
+}
+
 pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
     let evidences = || evidences().prop_map(Arc::new);
     let snapshots = (any::<bool>(), integers(), integers(), informations(), evidences());
@@ -186,6 +212,15 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
             let version = Version(version);
             Downlink::Snapshot(Snapshot { authoritative, version, contains, information, evidence })
         }),
+        ((any::<bool>(), integers(), option::of(integers())), news(), option::of((integers(), evidences())))
+            .prop_map(|((pulled, number, version), news, told)| {
+                let snapshot = told.map(|(contains, evidence)| {
+                    let information = news.information;
+                    Snapshot { authoritative: pulled, version: news.version, contains, information, evidence }
+                });
+                Downlink::Answer(Answer { pulled, number, version: version.map(Version), news, snapshot })
+            })
+            .boxed(),
         (integers(), option::of(integers()))
             .prop_map(|(number, version)| Downlink::Receipt { number, version: version.map(Version) }),
         (integers(), any::<bool>())

@@ -30,6 +30,9 @@ pub struct AgentConfig {
     pub expire_after: Option<Duration>,
     /// What a choice is taken to have brought when it expires. Default: nothing is learned from it.
     pub default_reward: Option<f64>,
+    /// How long a choice through the sidecar may wait for news, with algorithms that ask for them. Default 0:
+    /// it does not wait.
+    pub wait: Duration,
     /// How many choices may wait; beyond it the oldest expire early. Default 100 000.
     pub most_pending: usize,
     /// How messages travel.
@@ -100,6 +103,7 @@ impl Default for AgentConfig {
             local_features: 0,
             expire_after: None,
             default_reward: None,
+            wait: Duration::ZERO,
             most_pending: 100_000,
             carriage: Carriage::Link,
             first_pause: Duration::from_millis(100),

@@ -82,6 +82,8 @@ pub(super) struct Life {
     /// What this agent requires of a federation.
     policy: Option<PrivacyPolicy>,
     choices: u64,
+    /// The offer of the next choice was prepared for already.
+    prepared: bool,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
     journal: Option<Journal>,
@@ -127,6 +129,7 @@ impl Life {
             secret: None,
             policy: config.policy,
             choices: 0,
+            prepared: false,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
             journal: None,
@@ -288,6 +291,27 @@ impl Life {
         self.secret = secret;
     }
 
+    /// Looks at an offer before the choice. Returns whether a question has no answer yet.
+    pub(super) fn prepare(&mut self, user: UserId, arms: &Arms, now: Tick) -> Result<bool, ChooseError> {
+        if self.closed {
+            return Err(ChooseError::Closed);
+        }
+        self.rules.check_arms(arms)?;
+        let was_asking = self.machine().is_asking();
+        let frame = self.endpoint.prepare(now, user, arms)?;
+        self.prepared = true;
+        let is_asking = self.machine().is_asking();
+        if is_asking
+            && !was_asking
+            && let Some(question) = self.endpoint.last_question()
+        {
+            let asked = posse_core::wire::encode_uplink(question);
+            self.note(Event::Asked(asked));
+        }
+        self.post(frame);
+        Ok(is_asking)
+    }
+
     pub(super) fn choose(
         &mut self,
         user: UserId,
@@ -300,6 +324,10 @@ impl Life {
         }
         self.rules.check_arms(arms)?;
         self.expire(now, config.default_reward);
+        if !std::mem::take(&mut self.prepared) {
+            self.prepare(user, arms, now)?;
+            self.prepared = false;
+        }
         let choice = self.endpoint.choose(user, arms)?;
         self.choices += 1;
         let id = ChoiceId { life: self.endpoint.incarnation(), number: self.choices };
@@ -627,6 +655,10 @@ impl Life {
             Event::Received(frame) => {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
                 self.receive(frame, now).map_err(|error| wrong(&error))?;
+            }
+            Event::Asked(question) => {
+                let question = posse_core::wire::decode_uplink(&question).map_err(|error| wrong(&error))?;
+                drop(self.endpoint.prepare_again(question, now));
             }
             Event::Forgotten(id) => self.forget(id.into(), now),
             Event::Started(instance) => self.instances.push(instance),

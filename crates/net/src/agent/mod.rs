@@ -191,7 +191,36 @@ impl Agent {
         Ok(Self { shared, _running: Arc::new(running) })
     }
 
-    /// Chooses one of `arms` for `user`. Never waits for the network.
+    /// Looks at an offer before the choice, and asks the coordinator if the algorithm wants to hear news first.
+    /// Returns whether there is a question without an answer; waiting for it is up to the caller. The next
+    /// [`choose`](Self::choose) must be for the same offer.
+    pub fn prepare(&self, user: UserId, arms: &Arms) -> Result<bool, ChooseError> {
+        let now = self.shared.config.clock.now();
+        let mut life = self.life();
+        let is_asking = life.prepare(user, arms, now);
+        self.shared.wake_for_mail(life);
+        is_asking
+    }
+
+    /// Like [`choose`](Self::choose), but if the algorithm wants to hear news first, waits for them up to
+    /// `limit`. When they do not come in time, the choice is made without them and they count for the next.
+    pub async fn choose_after_news(
+        &self,
+        user: UserId,
+        arms: &Arms,
+        limit: std::time::Duration,
+    ) -> Result<Chosen, ChooseError> {
+        let mut changed = self.shared.changed.subscribe();
+        if self.prepare(user, arms)? && !limit.is_zero() {
+            let answered =
+                async { while self.life().machine().is_asking() && changed.changed().await.is_ok() {} };
+            let _ = tokio::time::timeout(limit, answered).await;
+        }
+        self.choose(user, arms)
+    }
+
+    /// Chooses one of `arms` for `user`. Never waits for the network: if the algorithm asks for news, they
+    /// count for the choices after this one.
     pub fn choose(&self, user: UserId, arms: &Arms) -> Result<Chosen, ChooseError> {
         let now = self.shared.config.clock.now();
         let mut life = self.life();
@@ -214,6 +243,12 @@ impl Agent {
     #[must_use]
     pub fn id(&self) -> AgentId {
         self.life().id()
+    }
+
+    /// How long a choice through the sidecar may wait for news.
+    #[must_use]
+    pub fn wait(&self) -> std::time::Duration {
+        self.shared.config.wait
     }
 
     /// Features of an arm.

@@ -102,7 +102,7 @@ async fn choose(State(agent): State<Agent>, request: Result<Json<ChooseRequest>,
         Ok(arms) => arms,
         Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
     };
-    match agent.choose(UserId(request.user), &arms) {
+    match agent.choose_after_news(UserId(request.user), &arms, agent.wait()).await {
         Ok(chosen) => {
             let reply =
                 ChooseReply { id: chosen.id.to_string(), arm: chosen.arm, propensity: chosen.propensity };

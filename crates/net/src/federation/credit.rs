@@ -67,6 +67,7 @@ fn observations(message: &Uplink) -> Result<Option<u64>, Refusal> {
     };
     match message {
         Uplink::Evidence(upload) => Ok(Some(upload.evidence.count())),
+        Uplink::Pull(pull) => Ok(pull.upload.as_ref().map(|upload| upload.evidence.count())),
         Uplink::RoundEvidence { evidence, .. } => Ok(Some(evidence.count())),
         Uplink::NetworkPart(part) => Ok(Some(part.evidence.count())),
         Uplink::Cluster(upload) => cluster(upload.evidence.count()),

@@ -2,7 +2,7 @@
 //!
 //! Dimension, finiteness and positive sums are core's business; the arithmetic is in [`possible`].
 
-use posse_core::{ClusterUpload, EvidenceUpload, ProtocolError, Uplink};
+use posse_core::{ClusterUpload, EvidenceUpload, ProtocolError, Pull, Uplink};
 
 use super::{FederationConfig, possible};
 
@@ -10,6 +10,7 @@ use super::{FederationConfig, possible};
 pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), ProtocolError> {
     let (features, rewards) = (config.feature_bound, config.reward_bound);
     match message {
+        Uplink::Pull(Pull { upload: Some(upload), .. }) => check(config, &Uplink::Evidence(upload.clone())),
         Uplink::Evidence(EvidenceUpload { evidence, .. }) | Uplink::RoundEvidence { evidence, .. } => {
             // Of another dimension: core says it better.
             if evidence.dimension() as u64 != config.dimension {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use posse_core::{Agent, AgentId, AgentView, Algorithm, Evidence, Incarnation, Sharing, Uplink};
+use posse_core::{
+    Agent, AgentId, AgentView, Algorithm, Evidence, EvidenceUpload, Incarnation, Sharing, Uplink,
+};
 
 use super::Invariant;
 use super::clusters::Clusters;
@@ -112,7 +114,8 @@ impl Invariant for Uploads {
             Event::Learned { agent, .. } => {
                 *self.learned.entry((*agent, stage.incarnation(*agent))).or_default() += 1;
             }
-            Event::Up { agent, incarnation, message: Uplink::Evidence(upload) } => {
+            Event::Up { agent, incarnation, message } if uploaded(message).is_some() => {
+                let upload = uploaded(message).expect("it was there a line above");
                 let life = (*agent, *incarnation);
                 self.limbo.remove(&life);
                 let number = self.accepted.iter().filter(|a| a.life == life).count() as u64 + 1;
@@ -242,6 +245,15 @@ fn held(agent: &dyn Agent) -> u64 {
 
 fn unsent(view: &AgentView<'_>) -> u64 {
     view.unsent + view.withheld
+}
+
+/// The evidence in a message that adds some to the coordinator's.
+fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
+    match message {
+        Uplink::Evidence(upload) => Some(upload),
+        Uplink::Pull(pull) => pull.upload.as_ref(),
+        _ => None,
+    }
 }
 
 fn is_crashing(event: &Event<'_>, agent: AgentId) -> bool {

@@ -41,6 +41,9 @@ pub struct NetworkConfig {
     pub interval: f64,
     /// Time from a choice to its reward. Default 0: at once.
     pub reward_delay: f64,
+    /// The longest time that an agent waits for the answer to a question before it chooses. Where messages are
+    /// delivered at once it always has the answer. Default 50; at 0 every answer comes after the choice.
+    pub wait: f64,
     /// Time after which an unanswered message is sent again. Default: four times the slowest way, at least
     /// 50.
     pub resend: Option<f64>,
@@ -65,6 +68,7 @@ impl Default for NetworkConfig {
         Self {
             preset: Preset::Ideal,
             interval: 10.0,
+            wait: 50.0,
             reward_delay: 0.0,
             resend: None,
             latency: None,
@@ -88,8 +92,8 @@ impl NetworkConfig {
     /// Whether this is the papers' model.
     #[must_use]
     pub fn is_ideal(&self) -> bool {
-        let Self { interval, resend, .. } = Self::default();
-        let untouched = Self { preset: self.preset, interval, resend, ..self.clone() };
+        let Self { interval, resend, wait, .. } = Self::default();
+        let untouched = Self { preset: self.preset, interval, resend, wait, ..self.clone() };
         self.preset == Preset::Ideal && untouched == Self::default()
     }
 
@@ -103,6 +107,7 @@ impl NetworkConfig {
         require(positive, "interval", self.interval, "it must be a positive time in milliseconds")?;
         let times = [
             ("reward_delay", Some(self.reward_delay)),
+            ("wait", Some(self.wait)),
             ("latency", self.latency),
             ("jitter", self.jitter),
             ("partition_every", self.partition_every),

@@ -10,12 +10,14 @@ use posse_core::{
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
 use crate::gauge::{Gauge, look};
+use crate::network::microseconds;
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
-/// No time passes: every message is delivered at once, so that no deadline is ever reached.
-const NOW: Tick = Tick(1_000_000_000_000_000);
+/// The time of the first interaction. Every message is delivered at once and nobody calls `tick`, so no
+/// deadline is ever reached; time passes only for machines that estimate a pace.
+const START: Tick = Tick(1_000_000_000_000_000);
 
 /// The only life there is.
 const LIFE: Incarnation = Incarnation(1);
@@ -27,6 +29,7 @@ struct Ideal {
     /// Agents that the coordinator knows.
     joined: Vec<bool>,
     letters: VecDeque<Letter>,
+    now: Tick,
     tally: Tally,
 }
 
@@ -47,6 +50,7 @@ pub(super) fn run(
         agents: std::iter::repeat_with(|| None).take(count).collect(),
         joined: vec![false; count],
         letters: VecDeque::new(),
+        now: START,
         tally: Tally { agents: config.agents, ..Tally::default() },
     };
     let communicates = config.algorithm.placement() == Placement::PerAgent;
@@ -59,7 +63,9 @@ pub(super) fn run(
     let mut offer = Offer::new();
     let mut seen = vec![false; count];
     let mut gauge = Gauge::new(config.horizon);
+    let interval = microseconds(config.network.interval).max(1);
     for step in 0..config.horizon {
+        ideal.now = START.after(step.saturating_mul(interval));
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
         }
@@ -102,7 +108,7 @@ impl Ideal {
         if std::mem::replace(&mut self.joined[agent.0 as usize], true) {
             return Ok(());
         }
-        let outgoing = self.coordinator.join(NOW, agent, Entrance::NewLife);
+        let outgoing = self.coordinator.join(self.now, agent, Entrance::NewLife);
         observer.observe(&Event::Joined { agent, incarnation: LIFE }, self);
         self.post(outgoing);
         self.deliver(observer)
@@ -120,7 +126,7 @@ impl Ideal {
             let view = agent.inspect();
             view.unsent + view.withheld
         });
-        let outgoing = self.coordinator.leave(NOW, agent);
+        let outgoing = self.coordinator.leave(self.now, agent);
         self.post(outgoing);
         self.deliver(observer)
     }
@@ -134,6 +140,11 @@ impl Ideal {
     ) -> Result<(), RunError> {
         let refused = |error| RunError::Input { step, error };
         let machine = self.agents[agent.0 as usize].as_mut().expect("it entered before it acts");
+        if let Some(question) = machine.prepare(self.now, offer.user, &offer.arms).map_err(refused)? {
+            self.letters.push_back(Letter::Up(agent, question));
+            self.deliver(observer)?;
+        }
+        let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
         let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
         let average_mean = offer.average_mean();
@@ -174,7 +185,7 @@ impl Ideal {
                 Letter::Up(agent, message) => {
                     let (kind, cost) = (message.kind(), message.cost());
                     self.count(&Sent { direction: Direction::Up, agent, kind, cost }, observer);
-                    let outgoing = self.coordinator.receive(NOW, agent, message.clone())?;
+                    let outgoing = self.coordinator.receive(self.now, agent, message.clone())?;
                     observer.observe(&Event::Up { agent, incarnation: LIFE, message: &message }, self);
                     self.post(outgoing);
                 }

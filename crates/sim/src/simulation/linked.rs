@@ -33,6 +33,8 @@ enum Due {
     HubTimer,
     /// A crashed agent comes back.
     Return(AgentId),
+    /// An agent has waited for an answer long enough: it chooses in this interaction.
+    Choice(AgentId, u64),
 }
 
 struct Linked {
@@ -64,6 +66,8 @@ struct Place {
     seen: bool,
     /// It left for good.
     gone: bool,
+    /// The interaction in which it asked and has not chosen yet, with its offer.
+    waiting: Option<(u64, Box<Offer>)>,
 }
 
 pub(super) fn run(
@@ -80,6 +84,7 @@ pub(super) fn run(
         timer: None,
         seen: false,
         gone: false,
+        waiting: None,
     };
     let link = config.network.link();
     let mut linked = Linked {
@@ -107,7 +112,7 @@ pub(super) fn run(
     let mut offer = Offer::new();
     let mut gauge = Gauge::new(config.horizon);
     while let Some((now, due)) = linked.queue.pop() {
-        let is_interaction = matches!(due, Due::Interaction(_));
+        let before = linked.tally.interactions;
         match due {
             Due::Interaction(step) => {
                 linked.interact(step, now, &mut cast, &mut offer, observer)?;
@@ -119,15 +124,21 @@ pub(super) fn run(
                 linked.learn(agent, user, &features, reward, now, &cast, observer)?;
             }
             Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
-            Due::Down(agent, frame) => linked.at_agent(agent, frame, now, observer)?,
+            Due::Down(agent, frame) => linked.at_agent(agent, frame, now, &cast, observer)?,
             Due::AgentTimer(agent) => linked.agent_timer(agent, now),
             Due::HubTimer => linked.tick_hub(now, observer),
             Due::Return(agent) => linked.enter(agent, &cast, now)?,
+            Due::Choice(agent, step) => {
+                let waits = |(waiting, _): &(u64, Box<Offer>)| *waiting == step;
+                if linked.places[agent.0 as usize].waiting.as_ref().is_some_and(waits) {
+                    linked.choose_at_last(agent, now, &cast, observer)?;
+                }
+            }
         }
         for sent in linked.sent.drain(..) {
             observer.sent(&sent);
         }
-        if is_interaction {
+        if linked.tally.interactions != before {
             report(&linked.tally, observer)?;
         }
     }
@@ -180,28 +191,31 @@ impl Linked {
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
         for agent in cast.arrivals.departures(step) {
+            self.choose_at_last(agent, now, cast, observer)?;
             self.leave(agent, now, observer);
         }
-        self.go_wrong(step, now, observer)?;
+        self.go_wrong(step, now, cast, observer)?;
         let agent = cast.turn(step);
         self.enter(agent, cast, now)?;
         (offer.agent, offer.user) = (agent, UserId(agent.0));
         cast.world.offer(step, offer);
+        // Whoever still waits chooses before it is asked again.
+        self.choose_at_last(agent, now, cast, observer)?;
         let place = &mut self.places[agent.0 as usize];
         self.tally.agents_seen += u64::from(!std::mem::replace(&mut place.seen, true));
         let endpoint = place.endpoint.as_mut().expect("it entered");
-        let arm =
-            endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
-        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
-        let average_mean = offer.average_mean();
-        self.tally.chose(regret, average_mean);
-        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
-        let features = offer.arms.row(arm).to_vec();
-        let after = microseconds(self.config.network.reward_delay);
-        if after == 0 {
-            self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
+        let was_asking = endpoint.agent().is_asking();
+        let question = endpoint
+            .prepare(now, offer.user, &offer.arms)
+            .map_err(|error| RunError::Input { step, error })?;
+        let asks = !was_asking && endpoint.agent().is_asking();
+        self.send_up(agent, question, now);
+        let wait = microseconds(self.config.network.wait);
+        if asks && wait > 0 {
+            self.places[agent.0 as usize].waiting = Some((step, Box::new(offer.clone())));
+            self.queue.push(now.after(wait), Due::Choice(agent, step));
         } else {
-            self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
+            self.choose(step, now, cast, offer, observer)?;
         }
         if step + 1 < self.config.horizon {
             let next = now.after(microseconds(self.config.network.interval).max(1));
@@ -216,6 +230,47 @@ impl Linked {
                     self.enter(agent, cast, now)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Chooses in the interaction that an agent waits in, if it does.
+    fn choose_at_last(
+        &mut self,
+        agent: AgentId,
+        now: Tick,
+        cast: &Cast,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        match self.places[agent.0 as usize].waiting.take() {
+            Some((step, offer)) => self.choose(step, now, cast, &offer, observer),
+            None => Ok(()),
+        }
+    }
+
+    /// The choice of an interaction, and its reward now or later.
+    fn choose(
+        &mut self,
+        step: u64,
+        now: Tick,
+        cast: &Cast,
+        offer: &Offer,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let agent = offer.agent;
+        let endpoint = self.places[agent.0 as usize].endpoint.as_mut().expect("it entered");
+        let arm =
+            endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
+        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
+        let average_mean = offer.average_mean();
+        self.tally.chose(regret, average_mean);
+        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
+        let features = offer.arms.row(arm).to_vec();
+        let after = microseconds(self.config.network.reward_delay);
+        if after == 0 {
+            self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
+        } else {
+            self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
         }
         Ok(())
     }
@@ -296,6 +351,7 @@ impl Linked {
         agent: AgentId,
         frame: DownFrame,
         now: Tick,
+        cast: &Cast,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
         // What reaches an agent that is away is lost.
@@ -307,6 +363,10 @@ impl Linked {
             observer.observe(&Event::Down { agent, message }, self);
         }
         self.send_up(agent, answer, now);
+        let endpoint = self.places[agent.0 as usize].endpoint.as_ref();
+        if endpoint.is_some_and(|endpoint| !endpoint.agent().is_asking()) {
+            self.choose_at_last(agent, now, cast, observer)?;
+        }
         Ok(())
     }
 
@@ -371,7 +431,13 @@ impl Linked {
     }
 
     /// Lets go wrong what is to go wrong before this interaction.
-    fn go_wrong(&mut self, step: u64, now: Tick, observer: &mut dyn Observer) -> Result<(), RunError> {
+    fn go_wrong(
+        &mut self,
+        step: u64,
+        now: Tick,
+        cast: &Cast,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
         if self.faults.is_empty() {
             return Ok(());
         }
@@ -379,6 +445,7 @@ impl Linked {
         if stream.uniform() < self.faults.agent_crash {
             let agent = AgentId(stream.below(self.config.agents));
             let durable = stream.uniform() >= self.faults.volatile;
+            self.choose_at_last(agent, now, cast, observer)?;
             self.crash(agent, durable, now, observer);
         }
         if stream.uniform() < self.faults.coordinator_restart {

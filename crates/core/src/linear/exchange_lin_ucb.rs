@@ -1,0 +1,200 @@
+//! Settings of the exchange that speaks when silence costs more: `exchange-lin-ucb`, `exchange-lin-ts` and
+//! `exchange-lin-igw`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ConfigError;
+use crate::evidence::packed;
+use crate::ids::AgentId;
+use crate::linear::exchange_agent::ExchangeAgent;
+use crate::linear::exchange_coordinator::ExchangeCoordinator;
+use crate::linear::inverse_gap::InverseGap;
+use crate::linear::lin_ts::{Draws, Thompson};
+use crate::linear::rule::Rule;
+use crate::random::Seed;
+use crate::trigger::Threshold;
+use crate::width::{ModelConfig, NOT_NEGATIVE};
+
+/// When agents and the coordinator speak: what a message costs, and bounds that hold whatever it costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExchangeConfig {
+    /// The regret, in units of reward, that a message has to save to be worth sending: the one knob between
+    /// regret and traffic. 0 speaks whenever the bounds below allow it. Default 0.0125.
+    pub message_price: f64,
+    /// The regret that a byte has to save, on top of that of its message. Default 0.
+    pub byte_price: f64,
+    /// The coordinator sends a snapshot only if it has at least this share more observations than the
+    /// agent, so an agent that joins at n observations is sent at most 1 + ln(N/n)/ln(1 + share) of them
+    /// until there are N. Default 0.1.
+    pub least_growth: f64,
+    /// An agent asks before choosing, whatever the price, once it expects the federation to have this many
+    /// times more observations than it knows of, beside those it knows. Default 31.
+    pub most_growth: f64,
+    /// γ ≥ 1: evidence travels only if it multiplied det V(λ) of its agent's view by more, so an agent sends
+    /// at most (information of everything)/ln γ uploads. Default 1.0005.
+    pub least_news: Threshold,
+    /// γ ≥ 1: evidence that multiplied det V(λ) by more is pushed whatever the price. Default 4.
+    pub most_withheld: Threshold,
+    /// The fewest observations an upload may hold: 2d or more, so that single interactions cannot be read
+    /// off it. Bounds on what is withheld yield to it. Default 1.
+    pub min_upload: u64,
+}
+
+impl Default for ExchangeConfig {
+    fn default() -> Self {
+        Self {
+            message_price: 0.0125,
+            byte_price: 0.0,
+            least_growth: 0.1,
+            most_growth: 31.0,
+            least_news: Threshold(1.0005),
+            most_withheld: Threshold(4.0),
+            min_upload: 1,
+        }
+    }
+}
+
+impl ExchangeConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let not_negative = |v: f64| v >= 0.0 && v.is_finite();
+        let Self { message_price, byte_price, least_growth, most_growth, .. } = *self;
+        let require = ConfigError::require;
+        require(not_negative(message_price), "message_price", message_price, NOT_NEGATIVE)?;
+        require(not_negative(byte_price), "byte_price", byte_price, NOT_NEGATIVE)?;
+        require(not_negative(least_growth), "least_growth", least_growth, NOT_NEGATIVE)?;
+        let above = "it must be at least least_growth; inf means never";
+        require(most_growth >= least_growth, "most_growth", most_growth, above)?;
+        self.least_news.check_ratio("least_news")?;
+        let above = "it must be at least least_news; inf means never";
+        let most = self.most_withheld.0;
+        require(most >= self.least_news.0, "most_withheld", most, above)?;
+        if self.min_upload == 0 {
+            return Err(ConfigError::new("min_upload", 0, "it must be at least 1"));
+        }
+        Ok(())
+    }
+
+    /// What an upload of `count` observations in `dimension` features costs.
+    pub(crate) fn price_of_push(&self, dimension: usize, count: u64) -> f64 {
+        let rows = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(dimension);
+        self.message_price + self.byte_price * 8.0 * (rows.min(packed(dimension)) + dimension) as f64
+    }
+
+    /// What asking and being sent a snapshot costs.
+    pub(crate) fn price_of_pull(&self, dimension: usize) -> f64 {
+        2.0 * self.message_price + self.byte_price * 8.0 * (packed(dimension) + dimension) as f64
+    }
+}
+
+/// Settings of `exchange-lin-ucb`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExchangeLinUcb {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// When to speak.
+    #[serde(flatten)]
+    pub exchange: ExchangeConfig,
+}
+
+/// Settings of `exchange-lin-ts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExchangeLinTs {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// When to speak.
+    #[serde(flatten)]
+    pub exchange: ExchangeConfig,
+    /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
+    /// up to a factor √d. Default 0.3.
+    pub sampling_scale: f64,
+}
+
+/// Settings of `exchange-lin-igw`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExchangeLinIgw {
+    /// The model and its width.
+    #[serde(flatten)]
+    pub model: ModelConfig,
+    /// When to speak.
+    #[serde(flatten)]
+    pub exchange: ExchangeConfig,
+    /// Multiplies the width of the best arm to give the gap at which another arm is played half as often as
+    /// one without a gap: 0 is greedy. Default 0.02.
+    pub gap_scale: f64,
+}
+
+impl Default for ExchangeLinTs {
+    fn default() -> Self {
+        Self { model: ModelConfig::default(), exchange: ExchangeConfig::default(), sampling_scale: 0.3 }
+    }
+}
+
+impl Default for ExchangeLinIgw {
+    fn default() -> Self {
+        Self { model: ModelConfig::default(), exchange: ExchangeConfig::default(), gap_scale: 0.02 }
+    }
+}
+
+impl ExchangeLinUcb {
+    pub(crate) const NAME: &'static str = "exchange-lin-ucb";
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.exchange.check()
+    }
+
+    pub(crate) fn agent(&self, dimension: usize) -> ExchangeAgent {
+        ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, Rule::Ucb(self.model.width()), dimension)
+    }
+
+    pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
+        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.least_growth)
+    }
+}
+
+impl ExchangeLinTs {
+    pub(crate) const NAME: &'static str = "exchange-lin-ts";
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.exchange.check()?;
+        let scale = self.sampling_scale;
+        ConfigError::require(scale >= 0.0 && scale.is_finite(), "sampling_scale", scale, NOT_NEGATIVE)
+    }
+
+    pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> ExchangeAgent {
+        let rule = Rule::Thompson(Thompson::new(self.sampling_scale, self.model.width(), id, seed));
+        ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, rule, dimension)
+    }
+
+    pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
+        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.least_growth)
+    }
+}
+
+impl ExchangeLinIgw {
+    pub(crate) const NAME: &'static str = "exchange-lin-igw";
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.model.check()?;
+        self.exchange.check()?;
+        let scale = self.gap_scale;
+        ConfigError::require(scale >= 0.0 && scale.is_finite(), "gap_scale", scale, NOT_NEGATIVE)
+    }
+
+    pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> ExchangeAgent {
+        let draws = Draws::new(id, seed);
+        let rule = Rule::InverseGap(InverseGap::new(self.gap_scale, self.model.width(), draws));
+        ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, rule, dimension)
+    }
+
+    pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
+        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.least_growth)
+    }
+}
