@@ -1,4 +1,5 @@
-//! The coordinator's half of FedGLB-UCB₃: one online Newton step a round, with everybody's gradients.
+//! The coordinator's half of FedGLB-UCB₃: each round takes one online Newton step with the gradients of all
+//! agents.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The coordinator of the family: collect what agents have seen, find the model of it all, tell everybody.
+//! The coordinator of the family: it collects what agents have seen, finds the model of all of it and sends
+//! that model to all agents.
 
 mod state;
 
@@ -51,11 +52,11 @@ pub(crate) struct Rounds {
 pub(crate) enum Update {
     /// Ask for gradients until the loss is at its minimum.
     Minimise { solver: SolverConfig, gap: f64, unit_information: f64, measured: Measured },
-    /// Take one step (FedGLB-UCB₃).
+    /// Take one online Newton step with the gradients that came (FedGLB-UCB₃).
     Online(Online),
 }
 
-/// A round under way.
+/// A round that has begun and not ended: first agents send their evidence, then gradients (`solving`).
 #[derive(Clone, Debug)]
 struct Open {
     /// When the exchange it waits for began.
@@ -73,7 +74,7 @@ struct Open {
 #[derive(Clone, Debug)]
 struct Solving {
     minimiser: Minimiser,
-    /// Of everything collected.
+    /// The matrix of everything that this round collected, factorised.
     model: Ridge,
     gradient: Vec<f64>,
     curvature: Option<Vec<f64>>,
@@ -237,7 +238,7 @@ impl Rounds {
         Ok(self.go_on(now))
     }
 
-    /// Goes on with the open round if nobody is waited for.
+    /// Continues the open round if it does not wait for any agent. Returns what to send next, if anything.
     fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
         if open.solving.is_some() {
@@ -270,7 +271,7 @@ impl Rounds {
         self.ask(now, Open { solving: Some(solving), ..open })
     }
 
-    /// Asks everybody with data for the gradient at the next point.
+    /// Asks every agent that has observations in this round for the gradient at the minimiser's next point.
     fn ask(&mut self, now: Tick, mut open: Open) -> Vec<Outgoing> {
         let Some(solving) = &mut open.solving else { unreachable!("only asked while solving") };
         let d = self.model.dimension();

@@ -1,5 +1,5 @@
 //! UCB-GLM: the maximum likelihood estimate over everything seen, and a fixed width (Li et al. 2017). One
-//! learner an agent (N-UCB-GLM), or one for everybody (One-UCB-GLM), the reference that moves all raw data.
+//! learner an agent (N-UCB-GLM), or one for all agents (One-UCB-GLM), the reference that moves all raw data.
 
 use prost::Message;
 use serde::{Deserialize, Serialize};

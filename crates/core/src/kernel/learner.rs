@@ -31,7 +31,7 @@ pub(crate) struct KernelLearner {
     name: &'static str,
     rule: Rule,
     regression: KernelRegression,
-    /// λν.
+    /// λν: multiplies the variance of an arm to give its squared width.
     variance_scale: f64,
     history_limit: usize,
     choices: u64,

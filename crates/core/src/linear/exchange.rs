@@ -24,14 +24,14 @@ use crate::wire::{self, v1};
 /// Who is sent a snapshot, and when.
 #[derive(Clone, Debug)]
 pub(crate) enum DownloadPolicy {
-    /// Whoever is too far behind, after each upload by anybody.
+    /// After each upload, every agent whose view is too far behind gets a snapshot.
     Threshold {
         everybody: Threshold,
         own: BTreeMap<AgentId, Threshold>,
         /// Answer the upload of an agent that is behind with a snapshot.
         in_receipt: bool,
     },
-    /// The uploader, each time, and nobody else.
+    /// The agent that uploaded gets a snapshot in answer, each time. Other agents get none.
     AfterUpload,
 }
 

@@ -30,7 +30,7 @@ const NAME: &str = "fn-ucb";
 #[derive(Clone, Debug)]
 pub(crate) struct FnAgent {
     config: FnUcb,
-    /// θ₀, the same for everybody.
+    /// The network at θ₀, the same for all agents of a federation.
     start: Network,
     fingerprint: u64,
     learner: Learner,

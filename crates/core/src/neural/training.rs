@@ -10,7 +10,7 @@ use super::observations::{BLOCK, Block, Group, Observations};
 pub(crate) struct Training {
     /// η. For the tangent network, the numerator of η = c/(mλ + mnL).
     pub(crate) rate: f64,
-    /// λ of the loss.
+    /// λ ≥ 0: multiplies the penalty on parameters in the loss.
     pub(crate) regularization: f64,
 }
 
@@ -29,7 +29,7 @@ struct Pass {
     below: Vec<Lane>,
     /// Inputs of the first layer.
     inputs: Vec<Block>,
-    /// Inputs of another layer.
+    /// Inputs of the hidden layer at hand, where it is not the first.
     middle: Vec<Block>,
 }
 
