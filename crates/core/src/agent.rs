@@ -71,7 +71,7 @@ pub trait Agent: Send {
     }
 
     /// Makes the agent draw its privacy noise from `noise` from now on. By default noise comes from the seed, which the
-    /// coordinator knows: that protects nobody and is for simulations only.
+    /// coordinator knows: that protects no user and is for simulations only.
     fn use_noise(&mut self, _noise: Box<dyn NoiseSource>) {}
 
     /// Tells the agent that a new life of it begins. [`Endpoint`](crate::session::Endpoint) calls this; a host without

@@ -27,7 +27,7 @@ use crate::scoring::{check_arms, upper_confidence};
 use crate::width::Width;
 use crate::wire::{self, v1};
 
-/// The cluster that every agent starts with, whoever its users are.
+/// The cluster that every agent starts with, and that its first users belong to.
 pub(crate) const FIRST: ClusterId = ClusterId(1);
 
 /// An agent with clusters of users.
@@ -36,7 +36,7 @@ pub(crate) struct ClusteredAgent {
     name: &'static str,
     model: Ridge,
     width: Width,
-    /// α₁; not set if nobody is ever told apart.
+    /// α₁: how different two users must look to lose their edge. Not set: users are never separated.
     edge_scale: Option<f64>,
     ln_upload: f64,
     private: Option<Private>,

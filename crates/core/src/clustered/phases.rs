@@ -59,7 +59,7 @@ impl Groups {
         merging.place(&newcomer, groups.iter().map(Vec::as_slice)).map(|index| ids[index])
     }
 
-    /// Begins a phase if enough is known, and asks everybody for their clusters.
+    /// Begins a phase if enough observations have come in, and asks all agents for their clusters.
     pub(super) fn start_if_due(&mut self, now: Tick) -> Vec<Outgoing> {
         let known: u64 = self.clusters.values().map(|cluster| cluster.own.count()).sum();
         let Some(phases) = &mut self.phases else { return Vec::new() };

@@ -42,7 +42,7 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// Nothing was released yet.
+    /// Returns an accountant of a run in which nothing was released yet.
     #[must_use]
     pub const fn new(budget: Budget) -> Self {
         Self {

@@ -35,7 +35,7 @@ pub struct Share {
     pub mu: f64,
     /// σ: standard deviation of the noise of one measurement, off the diagonal.
     pub sigma: f64,
-    /// Which combinations are measured.
+    /// The linear combinations of sums that are measured, and how releases are made of them.
     pub factors: Arc<Factors>,
 }
 
@@ -99,7 +99,7 @@ impl Budget {
         2.0 * (self.dimension as f64 * variance).sqrt()
     }
 
-    /// The budget in numbers.
+    /// Returns the budget in numbers, as plans and statements print it.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         let noise = |share: &Share| share.sigma * share.factors.worst_variance().sqrt();

@@ -13,7 +13,7 @@ pub enum Clip {
     /// Scale the features, and cut the reward, to the bound.
     #[default]
     Scale,
-    /// Refuse the observation.
+    /// Refuse the observation with an [`InputError`](crate::InputError).
     Refuse,
 }
 

@@ -42,31 +42,31 @@ pub enum PolicyBreach {
     /// ε is larger than allowed.
     #[error("the federation promises ε = {offered:?}, and this agent requires {allowed:?} or less")]
     Epsilon {
-        /// What the federation promises.
+        /// The ε that the federation promises.
         offered: f64,
-        /// What the policy allows.
+        /// The largest ε that the agent's policy allows.
         allowed: f64,
     },
     /// δ is larger than allowed.
     #[error("the federation promises δ = {offered:e}, and this agent requires {allowed:e} or less")]
     Delta {
-        /// What the federation promises.
+        /// The δ that the federation promises.
         offered: f64,
-        /// What the policy allows.
+        /// The largest δ that the agent's policy allows.
         allowed: f64,
     },
     /// Less is protected than required.
     #[error("the federation protects one {offered}, and this agent requires one {required}")]
     Unit {
-        /// What the federation protects.
+        /// The unit that the federation protects.
         offered: &'static str,
-        /// What the policy requires.
+        /// The unit that the agent's policy requires.
         required: &'static str,
     },
     /// The promise holds for fixed sequences only.
     #[error("the federation chooses with raw observations (`raw_buffer`), and this agent does not allow it")]
     RawBuffer,
-    /// The settings are impossible.
+    /// A privacy setting of the federation is out of its range.
     #[error("the federation's privacy settings are impossible: {0}")]
     Settings(ConfigError),
 }
