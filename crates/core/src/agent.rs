@@ -95,7 +95,7 @@ pub struct LocalCluster {
     pub cluster: ClusterId,
     /// The users that the agent sorted into this cluster.
     pub users: Vec<UserId>,
-    /// Observations of those users.
+    /// How many observations those users have made.
     pub count: u64,
     /// How many of these observations the agent has never sent.
     pub unsent: u64,
@@ -105,7 +105,7 @@ pub struct LocalCluster {
     pub uploads: u64,
 }
 
-/// How the features of an agent's arms divide: first those that mean the same to everybody, then its own.
+/// How the features of an agent's arms divide: first those that mean the same to all agents, then its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Features whose parameters all agents share (d_g).
@@ -121,7 +121,7 @@ impl Shape {
         Self { shared: dimension, local: 0 }
     }
 
-    /// Features of an arm.
+    /// Returns how many features an arm has, shared and own together.
     #[must_use]
     pub const fn dimension(self) -> usize {
         self.shared + self.local

@@ -43,7 +43,7 @@ impl Arms {
         self.features.clear();
     }
 
-    /// Number of arms.
+    /// Returns how many arms are on offer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.features.len() / self.dimension.max(1)

@@ -29,7 +29,7 @@ pub trait Coordinator: Send {
     /// When [`tick`](Self::tick) has something to do next, if ever.
     fn deadline(&self) -> Option<Tick>;
 
-    /// What the coordinator holds.
+    /// Returns what the coordinator holds, without copying it.
     fn inspect(&self) -> CoordinatorView<'_>;
 
     /// What the coordinator knows of an agent that has joined.
@@ -62,7 +62,7 @@ pub enum Entrance {
     Returning,
 }
 
-/// What a coordinator holds.
+/// What a coordinator holds: counts for every family, and sums for those that keep them.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorView<'a> {
     /// How many times what the coordinator shares has changed.

@@ -42,7 +42,7 @@ impl Cost {
         }
     }
 
-    /// A message without statistics.
+    /// Returns the cost of a message that carries no statistics.
     #[must_use]
     pub const fn control(bytes: usize) -> Self {
         Self { messages: 0, control: 1, scalars: 0, paper_scalars: 0, bytes: bytes as u64 }

@@ -12,7 +12,7 @@ use crate::ids::{AgentId, ClusterId, RoundId};
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum InputError {
-    /// An offer without arms.
+    /// The caller offered no arms.
     #[error("there are no arms to choose from: offer at least one")]
     NoArms,
     /// Features of the wrong length.
@@ -20,7 +20,7 @@ pub enum InputError {
     Dimension {
         /// What the agent was built for.
         expected: usize,
-        /// What it was given.
+        /// How many features the caller passed.
         got: usize,
     },
     /// A feature that is NaN or infinite.
@@ -68,7 +68,7 @@ pub enum InputError {
         /// The largest reward that the settings allow.
         bound: f64,
     },
-    /// Evidence that would overflow.
+    /// The sums would overflow with this observation.
     #[error("the observation is too large to be added: scale the features or the reward down")]
     Overflow,
 }
@@ -85,15 +85,15 @@ pub enum ProtocolError {
     Sequence {
         /// The number the coordinator waits for.
         expected: u64,
-        /// The number that came.
+        /// The number in the upload that came.
         got: u64,
     },
-    /// Evidence of another dimension.
+    /// The evidence is of another dimension than the federation.
     #[error("expected evidence of dimension {expected}, got {got}")]
     Dimension {
         /// The dimension of this federation.
         expected: usize,
-        /// The dimension that came.
+        /// The dimension of the evidence that came.
         got: usize,
     },
     /// Numbers that no observations can have produced.
@@ -114,9 +114,9 @@ pub enum ProtocolError {
     /// A kind of message this algorithm does not take.
     #[error("{algorithm} does not take {message} messages")]
     Unexpected {
-        /// The algorithm's published name.
+        /// The name of the algorithm, as in configuration files.
         algorithm: &'static str,
-        /// The kind of message.
+        /// The kind of message that it got.
         message: &'static str,
     },
     /// A frame that speaks of a history this coordinator has not had.
@@ -132,7 +132,7 @@ pub enum ProtocolError {
     FrameGap {
         /// The frame the session waits for.
         expected: u64,
-        /// The frame that came.
+        /// The number of the frame that came.
         got: u64,
     },
 }

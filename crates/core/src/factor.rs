@@ -31,7 +31,7 @@ pub(crate) struct Factor {
     rows: Aligned,
     /// `rows[offset[j] + k]` is entry (j, k).
     offset: Vec<u32>,
-    /// 1 / U_jj.
+    /// 1 / U_jj, so that solving multiplies instead of dividing.
     inverse_diagonal: Aligned,
 }
 
@@ -212,7 +212,7 @@ impl Factor {
         }
     }
 
-    /// The ridge estimate V(λ)⁻¹b.
+    /// Writes the ridge estimate V(λ)⁻¹b into `out`.
     pub(crate) fn estimate(&self, out: &mut [f64]) {
         for (j, value) in out.iter_mut().enumerate() {
             *value = self.entry(j, self.dimension);
@@ -220,7 +220,7 @@ impl Factor {
         self.solve(out);
     }
 
-    /// ‖q‖² = bᵀV(λ)⁻¹b.
+    /// Returns ‖q‖² = bᵀV(λ)⁻¹b.
     pub(crate) fn explained(&self) -> f64 {
         (0..self.dimension).map(|j| self.entry(j, self.dimension)).map(|q| q * q).sum()
     }

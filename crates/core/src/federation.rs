@@ -16,7 +16,7 @@ pub struct Federation {
 /// Where an algorithm's learners live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// One with each agent.
+    /// Each agent has a learner of its own.
     PerAgent,
     /// One for all of them.
     Central,

@@ -24,7 +24,7 @@ pub enum Uplink {
     },
     /// The agent's part of a round.
     RoundEvidence {
-        /// The round it answers.
+        /// The number of the round that this answers.
         round: RoundId,
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
@@ -37,7 +37,7 @@ pub enum Uplink {
     Gradient(Gradient),
     /// Asks the coordinator to start a round of networks.
     NetworkRequest {
-        /// How many observations the agent has that no round has. In lockstep, everybody answers with as many.
+        /// How many observations the agent has that no round has. In lockstep, every agent answers with as many.
         observations: u64,
     },
     /// The agent's part of a round of networks.
@@ -68,7 +68,7 @@ pub struct Gradient {
     pub round: RoundId,
     /// Which request of the round it answers.
     pub step: u64,
-    /// Σ x(μ(xᵀθ) − y).
+    /// Σ x(μ(xᵀθ) − y), one number for each feature.
     pub gradient: Vec<f64>,
     /// Σ μ'(xᵀθ)xxᵀ, packed, if it was asked for.
     pub curvature: Option<Vec<f64>>,
@@ -102,11 +102,11 @@ pub struct Pull {
 /// How much there is to hear, which rides on every [`Answer`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct News {
-    /// The coordinator's state.
+    /// The version of the coordinator's state.
     pub version: Version,
-    /// Observations in its evidence.
+    /// How many observations the coordinator's evidence is over.
     pub count: u64,
-    /// [Information](crate::Ridge) of its evidence.
+    /// [Information](crate::Ridge) of the coordinator's evidence.
     pub information: f64,
     /// How many agents have joined.
     pub agents: u64,
@@ -134,11 +134,11 @@ pub struct Answer {
 /// From the coordinator to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Downlink {
-    /// All the coordinator knows.
+    /// All the coordinator knows, sent when the agent's view is too far behind.
     Snapshot(Snapshot),
     /// The answer to an upload or a question.
     Answer(Answer),
-    /// An upload was added.
+    /// Confirms that an upload is in the coordinator's evidence.
     Receipt {
         /// Which upload of the receiving agent.
         number: u64,
@@ -147,10 +147,10 @@ pub enum Downlink {
     },
     /// Says that a round has begun and asks the agent for its part.
     Collect {
-        /// The round to answer.
+        /// The number of the round to answer.
         round: RoundId,
-        /// Everything, not only what no earlier round has: somebody's data are gone, and the sum is made
-        /// anew.
+        /// Whether the agent sends everything, not only what no earlier round has. The coordinator asks for
+        /// that when the data of an agent are gone and the sum has to be made anew.
         whole: bool,
     },
     /// Says that a round is over, with its result.
@@ -161,7 +161,7 @@ pub enum Downlink {
         included: bool,
         /// The coordinator's state after the round.
         version: Version,
-        /// All the coordinator knows.
+        /// The sums over everything the coordinator knows.
         evidence: Arc<Evidence>,
     },
     /// All that a group of clusters knows, for one of them.
@@ -170,14 +170,14 @@ pub enum Downlink {
     ClusterReceipt {
         /// Which cluster of the receiving agent.
         cluster: ClusterId,
-        /// Which of its uploads.
+        /// The number of the cluster's upload that was taken in.
         number: u64,
         /// The version the cluster is now at, if the upload found it up to date.
         version: Option<Version>,
     },
     /// Says that a phase begins: the agent sorts its users again and answers with its clusters.
     Regroup {
-        /// The phase to answer.
+        /// The number of the phase to answer.
         phase: PhaseId,
         /// Whether the coordinator lost part of its history, so that the agent says everything again.
         anew: bool,
@@ -195,7 +195,7 @@ pub enum Downlink {
     },
     /// Says that a round of networks has begun and asks the agent for its part, once it has learned enough.
     NetworkCollect {
-        /// The round to answer.
+        /// The number of the round to answer.
         round: RoundId,
         /// How many observations that no round has are enough.
         observations: u64,
@@ -228,7 +228,7 @@ pub struct Model {
     pub evidence: Arc<Evidence>,
     /// The parameters θ that the round found.
     pub estimate: Arc<Vec<f64>>,
-    /// How they were found.
+    /// The way in which the parameters were found.
     pub fit: Fit,
 }
 
@@ -242,7 +242,7 @@ pub enum Fit {
         gap: f64,
         /// ln det(I + Σxxᵀ/r), r the regulariser of the federation's models.
         information: f64,
-        /// ln det(I + Σxxᵀ).
+        /// ln det(I + Σxxᵀ), the information without the regulariser.
         unit_information: f64,
     },
     /// They took one step a round.
@@ -267,7 +267,7 @@ pub struct Snapshot {
     /// How many uploads of the receiving agent are in it; from a coordinator of rounds, the newest round
     /// with its part.
     pub contains: u64,
-    /// [Information](crate::Ridge) of the evidence.
+    /// [Information](crate::Ridge) of the evidence, which the receiver need not compute again.
     pub information: f64,
     /// The evidence, shared by all recipients of a version.
     pub evidence: Arc<Evidence>,

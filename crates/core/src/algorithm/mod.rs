@@ -186,7 +186,7 @@ impl Algorithm {
         self.with_recipe(|recipe| recipe.join_policy())
     }
 
-    /// Where its learners live.
+    /// Returns where the algorithm's learners live: one with each agent, or one for all.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.with_recipe(|recipe| recipe.placement())

@@ -175,7 +175,7 @@ impl Privatizer {
     }
 
     /// Notes how far the data in what was just uploaded are above the noise. It looks at sums with noise only, so
-    /// that everybody may know it.
+    /// that the result may be published.
     pub(crate) fn note_signal(&mut self, uploaded: &Release) {
         let lowest = smallest_eigenvalue(uploaded.evidence.gram(), self.dimension);
         self.signal_to_noise = Some(lowest / self.budget.matrix_bound(uploaded.variance));

@@ -13,11 +13,11 @@ pub struct PrivacyReport {
     pub epsilon_budget: f64,
     /// δ of every ε here.
     pub delta: f64,
-    /// What ε protects.
+    /// The unit that ε and μ protect.
     pub unit: Unit,
     /// μ that the unit that was released most has lost, in Gaussian differential privacy.
     pub mu: f64,
-    /// The same as ε.
+    /// ε at `delta` that follows from `mu`: what was spent so far.
     pub epsilon: f64,
     /// Interactions of the user who had most.
     pub most_of_a_user: u64,
@@ -29,7 +29,7 @@ pub struct PrivacyReport {
     pub calibration: Calibration,
     /// Streams opened, over all agents.
     pub streams: u64,
-    /// Releases, over all agents.
+    /// How many releases were made, over all agents.
     pub releases: u64,
     /// Clusters that are silent because their releases are spent.
     pub silent: u64,

@@ -44,7 +44,7 @@ pub struct DownFrame {
 }
 
 impl UpFrame {
-    /// The bytes that travel.
+    /// Encodes the frame as it travels and as logs keep it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.to_wire().encode_to_vec()
@@ -92,7 +92,7 @@ impl UpFrame {
 }
 
 impl DownFrame {
-    /// The bytes that travel.
+    /// Encodes the frame as it travels.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.to_wire().encode_to_vec()
