@@ -36,9 +36,9 @@ impl From<Status> for LoadError {
 pub struct Uploaded {
     /// Agents that uploaded, each the next when the last was acknowledged.
     pub agents: usize,
-    /// Connections that they shared.
+    /// How many connections the agents shared.
     pub connections: usize,
-    /// How long.
+    /// How long the test ran, in seconds.
     pub seconds: f64,
     /// Uploads that were acknowledged, that is: on the coordinator's disk.
     pub acknowledged: u64,
@@ -57,13 +57,13 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// How many there are.
+    /// Returns how many links are open.
     #[must_use]
     pub fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no link is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()

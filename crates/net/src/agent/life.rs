@@ -69,7 +69,7 @@ type Unsynced = (Vec<Arc<File>>, u64);
 struct Pending {
     user: UserId,
     arm: Vec<f64>,
-    /// 0 is never.
+    /// When the choice expires; 0 if it never does.
     expires: Tick,
 }
 
@@ -406,7 +406,8 @@ impl Life {
         self.post(Some(frame));
     }
 
-    /// Takes in a frame.
+    /// Takes in a frame from the coordinator and queues the agent's answer, if there is one. After a gap
+    /// between frames this life is over, because its state is older than what the coordinator knows.
     pub(super) fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<(), ProtocolError> {
         self.status.bytes += frame.cost().bytes;
         let (before, greeting) = (self.endpoint.received(), frame.greeting);
@@ -487,12 +488,13 @@ impl Life {
         Ok(())
     }
 
-    /// Whether the state should be saved by somebody who does not hold this life: the journal is long, or has a gap.
+    /// Returns whether the state should be saved, without the lock on this life: the journal is long, or has
+    /// a gap.
     pub(super) fn wants_save(&self) -> bool {
         self.journal.as_ref().is_some_and(Journal::wants_save)
     }
 
-    /// The state of this moment, to be written by somebody who does not hold this life.
+    /// Returns the state of this moment, for a thread that writes it without the lock on this life.
     pub(super) fn begin_save(&mut self) -> Option<(Saving, Vec<u8>)> {
         let state = self.state();
         Some((self.journal.as_mut()?.begin_save(), state))

@@ -416,7 +416,7 @@ pub(super) async fn keep_saving(shared: Arc<Shared>) {
     }
 }
 
-/// One call after another.
+/// Exchanges frames with one call after another, at least once in `every`, until a call fails.
 async fn exchange(shared: &Shared, carrier: &mut Carrier, every: Duration) -> Result<(), Status> {
     carrier.greeted = false;
     loop {

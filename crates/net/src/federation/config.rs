@@ -11,7 +11,8 @@ use super::{FederationError, deadline};
 use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
 
-/// Bytes of a message that nobody should be sent: whoever reads one holds all of it.
+/// The most bytes of a message that a federation may be configured to send: a receiver holds all of it in
+/// memory.
 const LARGEST: u64 = 1 << 30;
 const YEAR: u64 = 31_536_000;
 
@@ -23,7 +24,7 @@ pub struct FederationConfig {
     pub name: String,
     /// How agents choose and share.
     pub algorithm: Algorithm,
-    /// Features of an arm that mean the same to everybody (d).
+    /// Features of an arm that mean the same to all agents (d).
     pub dimension: u64,
     /// How many agents the algorithm may assume (N); only some use it. Default 100.
     #[serde(default = "default_agents")]

@@ -23,7 +23,7 @@ pub(crate) struct Outbox(Arc<Shared>);
 /// The agent's end: what travels.
 pub(crate) struct Outgoing(Arc<Shared>);
 
-/// A view from the side: ready when the link is over, whoever ended it.
+/// A view from the side: ready when the link is over, whichever end closed it.
 pub(crate) struct Over(Arc<Shared>);
 
 /// What became of a frame.
@@ -33,7 +33,7 @@ pub(crate) enum Posted {
     Queued,
     /// There is no room for it.
     Dropped,
-    /// Nobody will ever read it.
+    /// The link is over, so the frame will never be read.
     Unread,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It takes all commands that wait, lets the hub judge and apply them, writes what the hub wants kept in one
 //! go, syncs once, and only then answers. Should the log fail, the hub knows more than the log: it is thrown
-//! away with all answers, and both are opened again. Nobody was told anything that is not kept.
+//! away with all answers, and both are opened again. No agent was told anything that is not kept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +76,7 @@ struct Outcome {
     permits: Vec<tokio::sync::OwnedSemaphorePermit>,
 }
 
-/// Whether to go on.
+/// Whether the owner thread takes more commands. It stops after `Drain` and `Abort`.
 enum Next {
     GoOn,
     Stop,

@@ -11,7 +11,7 @@ use crate::REASON;
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind of refusal.
+    /// The kind of refusal, which decides the gRPC status and the counter.
     pub reason: Reason,
     /// What to tell the sender.
     pub message: String,
@@ -25,15 +25,15 @@ pub enum Reason {
     Unauthenticated,
     /// A token of another federation.
     Forbidden,
-    /// No such federation.
+    /// The coordinator has no federation of this name.
     UnknownFederation,
     /// Bytes that are no message.
     Malformed,
-    /// More bytes than allowed.
+    /// The message has more bytes than the federation allows.
     TooLarge,
     /// Too many frames a second.
     Rate,
-    /// Evidence of another dimension.
+    /// The evidence is of another dimension than the federation.
     Dimension,
     /// Numbers that no observations give.
     Impossible,
@@ -49,12 +49,12 @@ pub enum Reason {
     Unavailable,
     /// A connection that said nothing sensible in time.
     Silent,
-    /// A connection too many.
+    /// There are too many connections, in all or from this address.
     Crowded,
 }
 
 impl Reason {
-    /// The word for metrics.
+    /// Returns the word by which metrics and replies name this reason.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
