@@ -171,7 +171,7 @@ pub struct LinearView<'a> {
     pub base: &'a Evidence,
     /// What was sent and is not known to have arrived.
     pub in_flight: Option<&'a Evidence>,
-    /// What was learned and not sent.
+    /// Observations that the agent has learned and not sent yet.
     pub buffer: &'a Evidence,
     /// The model over the shared features that the agent chooses with.
     pub model: &'a Ridge,

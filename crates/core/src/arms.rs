@@ -55,7 +55,7 @@ impl Arms {
         self.features.is_empty()
     }
 
-    /// Number of features an arm.
+    /// Returns how many features each arm has.
     #[must_use]
     pub const fn dimension(&self) -> usize {
         self.dimension

@@ -59,7 +59,7 @@ impl Cost {
 }
 
 impl Uplink {
-    /// What sending this message costs.
+    /// Returns what sending this message costs.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let bytes = wire::uplink_len(self);

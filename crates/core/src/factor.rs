@@ -65,7 +65,7 @@ impl Workspace {
         Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare, heard: None }
     }
 
-    /// A factor of this dimension to make something in; what it holds is anybody's.
+    /// Returns a factor of this dimension to be filled. Its contents before that are unspecified.
     pub(crate) fn spare(&mut self, dimension: usize) -> &mut Factor {
         if self.spare.dimension != dimension {
             self.spare = Factor::new(dimension, 1.0);
@@ -190,7 +190,7 @@ impl Factor {
         2.0 * (sum + libm::log(product))
     }
 
-    /// z = U⁻ᵀx, in place.
+    /// Replaces `x` by z = U⁻ᵀx.
     pub(crate) fn solve_transposed(&self, x: &mut [f64]) {
         for j in 0..self.dimension {
             let z = x[j] * self.inverse_diagonal[j];
@@ -201,7 +201,7 @@ impl Factor {
         }
     }
 
-    /// w = U⁻¹z, in place.
+    /// Replaces `z` by w = U⁻¹z.
     pub(crate) fn solve(&self, z: &mut [f64]) {
         for j in (0..self.dimension).rev() {
             let mut value = z[j];

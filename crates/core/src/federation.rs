@@ -9,7 +9,7 @@ pub struct Federation {
     pub agents: u64,
     /// How many interactions are expected in all; some widths grow with its logarithm.
     pub horizon: u64,
-    /// Where randomised rules draw from.
+    /// The seed that all random choices of the run are drawn from.
     pub seed: Seed,
 }
 
@@ -18,6 +18,6 @@ pub struct Federation {
 pub enum Placement {
     /// Each agent has a learner of its own.
     PerAgent,
-    /// One for all of them.
+    /// One learner serves all agents, which send it every interaction.
     Central,
 }

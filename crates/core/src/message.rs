@@ -9,7 +9,7 @@ use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
 pub use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 use crate::parcel::Parcel;
 
-/// From an agent to the coordinator.
+/// The messages that an agent sends to the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Uplink {
     /// What the agent has learned since its last upload.
@@ -125,13 +125,13 @@ pub struct Answer {
     pub number: u64,
     /// The version the agent is now at, if it is up to date.
     pub version: Option<Version>,
-    /// How much there is to hear.
+    /// How much the agent does not know yet.
     pub news: News,
     /// All the coordinator knows, if the agent asked and is behind.
     pub snapshot: Option<Snapshot>,
 }
 
-/// From the coordinator to an agent.
+/// The messages that the coordinator sends to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Downlink {
     /// All the coordinator knows, sent when the agent's view is too far behind.
@@ -140,7 +140,7 @@ pub enum Downlink {
     Answer(Answer),
     /// Confirms that an upload is in the coordinator's evidence.
     Receipt {
-        /// Which upload of the receiving agent.
+        /// The number of the receiving agent's upload that was added.
         number: u64,
         /// The version the agent is now at, if the upload found it up to date.
         version: Option<Version>,
@@ -159,7 +159,7 @@ pub enum Downlink {
         round: RoundId,
         /// Whether the receiving agent's part is in it; if not, it joins a later round.
         included: bool,
-        /// The coordinator's state after the round.
+        /// The version of the coordinator's state after the round.
         version: Version,
         /// The sums over everything the coordinator knows.
         evidence: Arc<Evidence>,
@@ -168,7 +168,7 @@ pub enum Downlink {
     Group(GroupSnapshot),
     /// An upload of a cluster was taken in.
     ClusterReceipt {
-        /// Which cluster of the receiving agent.
+        /// The cluster of the receiving agent that was uploaded.
         cluster: ClusterId,
         /// The number of the cluster's upload that was taken in.
         number: u64,
@@ -186,7 +186,7 @@ pub enum Downlink {
     GradientRequest {
         /// The round it belongs to.
         round: RoundId,
-        /// Counts the requests of a round.
+        /// The number of the request in its round, from 0.
         step: u64,
         /// The parameters θ at which the slope is asked for.
         point: Arc<Vec<f64>>,
@@ -245,13 +245,13 @@ pub enum Fit {
         /// ln det(I + Σxxᵀ), the information without the regulariser.
         unit_information: f64,
     },
-    /// They took one step a round.
+    /// The coordinator took one online Newton step in each round.
     Online {
         /// The sum of the outer products of the steps' gradients, packed.
         curvature: Arc<Vec<f64>>,
         /// What the steps' regret may have added up to.
         potential: f64,
-        /// The sum of squared predictions.
+        /// The sum of the squared predictions of all steps.
         squares: f64,
     },
 }
@@ -320,7 +320,7 @@ impl Recipient {
 }
 
 impl Uplink {
-    /// The kind of message, in words.
+    /// Returns the kind of message, in words for errors and logs.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -340,7 +340,7 @@ impl Uplink {
 }
 
 impl Downlink {
-    /// The kind of message, in words.
+    /// Returns the kind of message, in words for errors and logs.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -62,7 +62,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// What it does, in a line.
+            /// Returns one line that says what the algorithm does, for lists of algorithms.
             #[must_use]
             pub const fn summary(&self) -> &'static str {
                 match self {

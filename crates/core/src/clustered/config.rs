@@ -127,9 +127,9 @@ pub struct HomoDc {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// U in [1, ∞]. Default 1.01.
+    /// U in [1, ∞]: as in `fclub-dc`. Default 1.01.
     pub upload_threshold: Threshold,
-    /// D in [1, ∞]. Default 1.01.
+    /// D in [1, ∞]: as in `fclub-dc`. Default 1.01.
     pub download_threshold: Threshold,
 }
 

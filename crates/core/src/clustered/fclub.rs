@@ -172,7 +172,7 @@ impl ClusteredAgent {
         let users = self.users.of(cluster);
         let is_known =
             |&user: &usize| self.private.as_ref().is_none_or(|own| own.is_known(self.users.list[user].id.0));
-        // Users who were never released have edges to everybody, and would hold everything together for ever.
+        // Users who were never released have edges to all others, and would keep the graph in one piece for ever.
         let (known, unknown): (Vec<usize>, Vec<usize>) = users.into_iter().partition(is_known);
         let mut parts = self.users.graph.components(&known);
         if parts.len() < 2 {

@@ -20,7 +20,7 @@ pub(super) struct Phases {
     pub(super) open: Option<Open>,
 }
 
-/// A phase that is beginning.
+/// A phase that has begun and waits for the clusters of agents.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) opened: Tick,

@@ -81,7 +81,7 @@ impl GlmConfig {
     }
 }
 
-/// What formulas are written with.
+/// The constants that the paper's formulas use, derived from [`GlmConfig`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constants {
     pub(crate) link: Link,

@@ -176,7 +176,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Reports ten times a round, if all agents are equally busy. A round then begins late by a tenth of its
-    /// observations at most, whoever makes them.
+    /// observations at most, whichever agents make them.
     pub(crate) fn new(every: u64, federation: &Federation) -> Self {
         Self { stride: (every / (10 * federation.agents.max(1))).max(1) }
     }
@@ -205,7 +205,7 @@ pub(crate) struct FedGlbAgent {
     local: Local,
 }
 
-/// What an agent does between rounds.
+/// How an agent learns between rounds.
 #[derive(Clone, Debug)]
 enum Local {
     /// It learns by online Newton steps.
@@ -258,7 +258,7 @@ impl FedGlbAgent {
         }
     }
 
-    /// What to say after an observation.
+    /// Returns the message that the last observation makes due, if any.
     fn speak(&mut self) -> Option<Uplink> {
         match self.when {
             When::Urgent { threshold, clock, agents } => {

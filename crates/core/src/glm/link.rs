@@ -58,7 +58,7 @@ impl Link {
         }
     }
 
-    /// μ of every lane, in place.
+    /// Replaces every z by μ(z).
     #[inline(always)]
     pub(crate) fn means(self, z: &mut Lanes) {
         match self {
@@ -113,7 +113,7 @@ impl Link {
         Err(InputError::RewardRange { value: reward, link: self.name(), range })
     }
 
-    /// The name in configuration files.
+    /// Returns the name of the link in configuration files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

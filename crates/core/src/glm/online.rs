@@ -11,7 +11,7 @@ use crate::message::Fit;
 use crate::ridge::Ridge;
 use crate::wire::v1;
 
-/// What online steps add up to.
+/// The sums over the online steps of all rounds.
 #[derive(Clone, Debug)]
 pub(crate) struct Online {
     /// γ: gradients are divided by it.

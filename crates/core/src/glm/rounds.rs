@@ -70,7 +70,7 @@ struct Open {
     solving: Option<Solving>,
 }
 
-/// The second half of a round.
+/// The second half of a round: the coordinator asks for gradients until the minimum is found.
 #[derive(Clone, Debug)]
 struct Solving {
     minimiser: Minimiser,
@@ -330,7 +330,7 @@ impl Rounds {
         self.model.refresh([&evidence].into_iter()).expect("it was checked before");
         (self.evidence, self.estimate) = (Arc::new(evidence), Arc::new(estimate));
         self.version = self.version.next();
-        // Whoever made more observations meanwhile tells of them anew, counted from this model.
+        // Agents that made more observations meanwhile report them again, counted from this model.
         self.reported.clear();
         for (agent, contained) in &mut self.agents {
             let part = open.parts.get(agent).copied();
@@ -429,7 +429,7 @@ impl Coordinator for Rounds {
             return self.abort();
         }
         if solving {
-            // Somebody's gradients are missing, so its observations must be too.
+            // The gradients of an agent are missing, so its observations must be left out too.
             return self.start(now, answered, true);
         }
         self.go_on(now)

@@ -80,9 +80,9 @@ pub(crate) struct UcbGlmAgent {
     width: f64,
     refit_growth: f64,
     evidence: Evidence,
-    /// What it shares with a coordinator.
+    /// Always empty: the agent sends nothing, and views need something to refer to.
     nothing: Evidence,
-    /// For the widths of arms.
+    /// Σxxᵀ + λI of what was observed, which gives the widths of arms.
     model: Ridge,
     history: History,
     estimate: Vec<f64>,

@@ -156,7 +156,7 @@ impl Coordinator for Exchange {
             let (agent, uploads) = (seat.agent, seat.uploads);
             due.push((agent, self.snapshot_to(agent, uploads, false)));
         }
-        // Who is due does not depend on the order; by agent, nobody needs to know how it was found.
+        // The same agents are due in any order. By agent, the order does not depend on the heap's layout.
         due.sort_by_key(|(agent, _)| *agent);
         Ok(std::iter::once(first).chain(due.into_iter().map(|(_, message)| message)).collect())
     }

@@ -37,7 +37,7 @@ pub(crate) struct ExchangeAgent {
     first_count: u64,
     /// What others have lost so far because of what is withheld.
     withheld: f64,
-    /// A pull has no answer yet.
+    /// Whether a pull has not been answered yet.
     asking: bool,
     estimates: Estimates,
 }
@@ -111,7 +111,7 @@ impl ExchangeAgent {
                 let interval = self.interval(news);
                 cost_of_withholding(fresh, self.view.dimension(), news.doubt, interval, count)
             }
-            // Until somebody has said what choices cost, everything is worth telling.
+            // Until the coordinator has said what choices cost, every observation is worth a message.
             None => f64::INFINITY,
         };
         let price = self.config.price_of_push(self.view.dimension(), self.view.buffer().count());

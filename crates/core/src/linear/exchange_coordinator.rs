@@ -35,11 +35,11 @@ pub(crate) struct ExchangeCoordinator {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seat {
     version: Version,
-    /// Its uploads in the evidence.
+    /// How many uploads of the agent are in the evidence.
     uploads: u64,
     /// Observations of the evidence that it has.
     count: u64,
-    /// Information of what it has.
+    /// Information of what the agent has.
     information: f64,
 }
 

@@ -72,7 +72,7 @@ impl LinTs {
 pub(crate) struct LinearLearner {
     name: &'static str,
     evidence: Evidence,
-    /// What it shares with a coordinator.
+    /// Always empty: the agent sends nothing, and views need something to refer to.
     nothing: Evidence,
     model: Ridge,
     rule: Rule,

@@ -16,7 +16,7 @@ use crate::evidence::packed;
 /// How many vectors are collected before they are subtracted from a matrix.
 const COLLECTED: usize = 16;
 
-/// P = B − Σ s·vvᵀ.
+/// The inverse P = B − Σ s·vvᵀ, kept as a base and vectors that are folded into it now and then.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Inverse {
     parameters: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Inverse {
     columns: Vec<Column>,
 }
 
-/// What vectors are subtracted from.
+/// The part B of an inverse that vectors are subtracted from.
 #[derive(Clone, Debug, PartialEq)]
 enum Base {
     /// A multiple of the identity.
@@ -33,7 +33,7 @@ enum Base {
     Whole(Arc<Vec<f64>>),
 }
 
-/// s and v of s·vvᵀ.
+/// The scale s and the vector v of a term s·vvᵀ.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) scale: f64,

@@ -47,7 +47,7 @@ pub enum NetworkEvidence {
 pub struct Weights {
     /// The round they belong to.
     pub round: RoundId,
-    /// Counts the averages of a round.
+    /// The number of the average in its round.
     pub step: u64,
     /// The parameters θ, in the order of the network's layout.
     pub weights: Arc<Vec<f64>>,

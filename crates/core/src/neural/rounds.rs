@@ -41,12 +41,12 @@ pub(crate) struct NetworkRounds {
     open: Option<Open>,
 }
 
-/// What is known of an agent.
+/// What the coordinator knows of an agent.
 #[derive(Clone, Debug)]
 struct Seat {
     /// How many observations of its life are in the shared statistic.
     contained: u64,
-    /// Of everything that came from it.
+    /// The statistic of everything that came from the agent.
     own: Statistic,
 }
 

@@ -12,7 +12,7 @@ use crate::agent::Choice;
 use crate::arms::{Arms, best};
 use crate::error::InputError;
 
-/// What a choice is made with.
+/// Everything that a choice of `fn-ucb` depends on.
 pub(crate) struct Scoring<'a> {
     pub(crate) config: &'a FnUcb,
     /// The network at θ₀, where gradients are taken unless `features` says otherwise.

@@ -11,7 +11,7 @@ use crate::error::DecodeError;
 use crate::evidence::packed;
 use crate::wire::v1;
 
-/// How much of V is kept.
+/// How much of the matrix V is kept and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {

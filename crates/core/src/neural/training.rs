@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::network::{LANES, Lane, Layer, Network, NetworkKind, product, rectify};
 use super::observations::{BLOCK, Block, Group, Observations};
 
-/// How a network is fitted.
+/// The settings of gradient descent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Training {
     /// η. For the tangent network, the numerator of η = c/(mλ + mnL).
@@ -21,7 +21,7 @@ struct Gradients {
     output_bias: f32,
 }
 
-/// What a pass works in.
+/// Memory that one pass over the observations works in.
 struct Pass {
     /// For each hidden layer, what it puts out for each observation of a block.
     active: Vec<Lane>,

@@ -19,7 +19,7 @@ use crate::privacy::fixed::LATTICE;
 pub struct Budget {
     /// μ of everything that may be released.
     pub mu: f64,
-    /// The releases of a cluster.
+    /// What the stream of a cluster may release.
     pub cluster: Share,
     /// The releases of a user, where clusters may split.
     pub user: Option<Share>,
@@ -28,7 +28,7 @@ pub struct Budget {
     dimension: usize,
 }
 
-/// What one stream may release.
+/// The part of the budget that one stream may spend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     /// μ of all releases of a stream.

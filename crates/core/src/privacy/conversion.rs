@@ -107,7 +107,7 @@ pub fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
 /// The largest loss whose [`gaussian_epsilon`] at `delta` is at most `target`, up to rounding downwards.
 #[must_use]
 pub fn gaussian_mu(target: f64, delta: f64) -> f64 {
-    // zCDP promises no less than it keeps, so its ρ is a loss that fits. Beyond it nobody looks for more.
+    // zCDP promises no less than it keeps, so its ρ is a loss that fits. A loss above `LARGEST_EXACT` is not refined.
     let mut low = (2.0 * rho(target, delta)).sqrt();
     if low > LARGEST_EXACT {
         return low;

@@ -9,7 +9,7 @@ use crate::random::Seed;
 /// Whose sums a stream of releases is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamId {
-    /// A cluster of the agent.
+    /// The stream of a cluster of the agent, by the cluster's number.
     Cluster(u64),
     /// A user of the agent, whose sums decide who is alike.
     User(u64),

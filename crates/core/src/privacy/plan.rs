@@ -25,7 +25,7 @@ pub struct PlanRequest {
     pub least_eigenvalue: f64,
 }
 
-/// What a private run will meet.
+/// What to expect of a private run: its noise, and how many observations it takes to rise above that.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// The noise: the numbers that the statement of a run with these settings has.

@@ -18,7 +18,7 @@ use crate::width::{POSITIVE, UNIT};
 pub struct PrivacyPolicy {
     /// The largest ε over the whole run. Default 1.
     pub max_epsilon: f64,
-    /// The largest δ. Default 1e-5.
+    /// The largest δ that the agent accepts. Default 1e-5.
     pub max_delta: f64,
     /// What must be protected at least; a promise for users protects interactions as well. Default interaction.
     pub unit: Unit,
@@ -39,7 +39,7 @@ pub enum PolicyBreach {
     /// The algorithm sends what it learned as it is.
     #[error("`{0}` promises no privacy, and this agent requires it")]
     NotPrivate(&'static str),
-    /// ε is larger than allowed.
+    /// The federation's ε is larger than the policy allows.
     #[error("the federation promises ε = {offered:?}, and this agent requires {allowed:?} or less")]
     Epsilon {
         /// The ε that the federation promises.
@@ -47,7 +47,7 @@ pub enum PolicyBreach {
         /// The largest ε that the agent's policy allows.
         allowed: f64,
     },
-    /// δ is larger than allowed.
+    /// The federation's δ is larger than the policy allows.
     #[error("the federation promises δ = {offered:e}, and this agent requires {allowed:e} or less")]
     Delta {
         /// The δ that the federation promises.
@@ -55,7 +55,7 @@ pub enum PolicyBreach {
         /// The largest δ that the agent's policy allows.
         allowed: f64,
     },
-    /// Less is protected than required.
+    /// The federation protects a smaller unit than the policy requires.
     #[error("the federation protects one {offered}, and this agent requires one {required}")]
     Unit {
         /// The unit that the federation protects.

@@ -78,7 +78,7 @@ impl PrivacyReport {
         Statement { report: self.clone(), guarantee: self.guarantee(), uncovered: self.uncovered() }
     }
 
-    /// Without what was computed from raw observations: what may be shown to anybody.
+    /// Without what was computed from raw observations: what may be published.
     #[must_use]
     pub fn public(&self) -> Self {
         Self { clipped: None, ..self.clone() }

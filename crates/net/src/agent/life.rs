@@ -40,7 +40,7 @@ pub struct AgentStatus {
     /// What went wrong last, until it is right again.
     pub trouble: Option<String>,
     /// Another process speaks for this agent, or its life has ended, in the coordinator's words. Nothing that the
-    /// agent learns reaches anybody, so it takes no more rewards until it is given a new life.
+    /// agent learns reaches the coordinator, so it takes no more rewards until it is given a new life.
     pub superseded: Option<String>,
     /// Lives that ended because the coordinator refused one of their messages for good. They are kept in
     /// `set-aside` in the state directory, if there is one.

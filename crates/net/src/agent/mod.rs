@@ -265,7 +265,7 @@ impl Agent {
     }
 
     /// What the agent may claim about privacy, if it is private: without anything that was computed from raw observations,
-    /// so that it may be shown to anybody.
+    /// so that it may be published.
     #[must_use]
     pub fn privacy(&self) -> Option<posse_core::PrivacyReport> {
         let report = self.inspect(|machine| machine.privacy())?;

@@ -156,7 +156,7 @@ async fn new_life(State(agent): State<Agent>) -> Response {
     Json(json!({})).into_response()
 }
 
-/// What the accountant can show to anybody, from released sums and public counts alone; 404 where nothing is private.
+/// What the accountant may publish, from released sums and public counts alone; 404 where nothing is private.
 async fn privacy(State(agent): State<Agent>) -> Response {
     match agent.privacy() {
         Some(report) => Json(report.statement()).into_response(),

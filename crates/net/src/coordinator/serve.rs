@@ -390,7 +390,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    // Before anybody can ask.
+    // Health must be right before the first request can come.
     tell(&health, &federations).await;
     let router = server.add_service(service).add_service(health_service).add_service(reflection);
     let shutdown = until(stopped.clone());

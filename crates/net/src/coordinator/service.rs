@@ -76,7 +76,7 @@ impl Shared {
                 };
                 let grant =
                     tokens.verify(token).map_err(|why| refuse(Reason::Unauthenticated, why.into()))?;
-                // Whoever has no business here is not told what there is.
+                // An agent of other federations does not learn whether this one exists.
                 let allowed = found.is_some_and(|index| {
                     let name = &self.federations[index].config().name;
                     grant.federations.iter().any(|own| own == name)

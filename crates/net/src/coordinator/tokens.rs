@@ -276,7 +276,7 @@ fn restrict(file: &File) -> std::io::Result<()> {
 }
 
 /// Gives a file to the user who owns its directory. An operator runs `posse token` as root, and the service,
-/// which runs as somebody else, must be able to read what is written. Where that is not allowed, the file stays
+/// which runs as another user, must be able to read what is written. Where that is not allowed, the file stays
 /// as it is.
 fn give_to_owner_of_directory(path: &Path) {
     use std::os::unix::fs::MetadataExt;

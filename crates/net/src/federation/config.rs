@@ -367,7 +367,7 @@ mod tests {
         assert!(networks.check().is_ok());
         let too_short = FederationConfig { frame_kilobytes: Some(100), ..networks.clone() };
         assert_eq!(refused(too_short), "frame_kilobytes");
-        // Everybody's matrices: a few are fine, those of a hundred agents are more than a message holds.
+        // The message holds a matrix of each agent: a few fit, those of a hundred agents do not.
         let all = |agents| FederationConfig {
             algorithm: Algorithm::FnUcb(FnUcb { less_communication: false, ..FnUcb::default() }),
             agents,

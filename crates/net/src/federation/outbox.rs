@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(outbox.post(frame(1)), Posted::Queued);
         assert_eq!(outbox.post(frame(2)), Posted::Queued);
         outbox.end(Status::aborted("another took over"));
-        // Whoever ends it later is late.
+        // The first end gives the reason; a later one changes nothing.
         over.end(Ok(()));
         assert_eq!(outgoing.next().await.unwrap().unwrap().sequence, 1);
         assert_eq!(outgoing.next().await.unwrap().unwrap().sequence, 2);

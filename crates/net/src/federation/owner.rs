@@ -170,7 +170,7 @@ impl Owner {
         for command in batch.drain(..) {
             match command {
                 Command::Abort => {
-                    // The log's lock is free before anybody hears of it.
+                    // The log's lock is free before a caller hears of the end: it may open the log again at once.
                     self.state = None;
                     return Next::Stop;
                 }
@@ -186,7 +186,7 @@ impl Owner {
         if let Some(reply) = drained {
             self.save();
             self.links.clear();
-            // The log is closed, and its lock free, before anybody hears of it.
+            // The log is closed, and its lock free, before the caller hears of it: it may open it again at once.
             self.state = None;
             let _ = reply.send(());
             next = Next::Stop;
@@ -305,7 +305,7 @@ impl Owner {
         if let Answer::Link(link) = answer
             && !self.has_link(agent, link)
         {
-            // It was let go while this frame waited. Nobody could be answered: it will be said again.
+            // The link ended while this frame waited, so no answer can be sent. The agent sends it again.
             return;
         }
         let judged = self.hear(agent, frame, now);

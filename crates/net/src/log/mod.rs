@@ -1,4 +1,4 @@
-//! The durable log: every accepted event, kept before anybody is answered.
+//! The durable log: every accepted event, kept before any agent is answered.
 //!
 //! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
 //! before it. [`FileLog`] keeps it in a directory; a replicated log can take its place.
