@@ -31,7 +31,7 @@ impl From<Status> for LoadError {
     }
 }
 
-/// What many uploading agents came to.
+/// What a test with many uploading agents measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uploaded {
     /// Agents that uploaded, each the next when the last was acknowledged.
@@ -42,11 +42,11 @@ pub struct Uploaded {
     pub seconds: f64,
     /// Uploads that were acknowledged, that is: on the coordinator's disk.
     pub acknowledged: u64,
-    /// The same in a second.
+    /// Acknowledged uploads a second.
     pub per_second: f64,
     /// Milliseconds from an upload to its acknowledgement, for half of them.
     pub p50: f64,
-    /// For all but a hundredth.
+    /// Milliseconds from an upload to its acknowledgement, for all but one in a hundred.
     pub p99: f64,
 }
 

@@ -169,7 +169,7 @@ impl Privatizer {
         Ok(release.expect("the accountant counts the same releases"))
     }
 
-    /// The next release of a cluster.
+    /// Makes the next release of a cluster's stream. Fails if the stream has none left.
     pub(crate) fn release_cluster(&mut self, cluster: u64) -> Result<Release, Exhausted> {
         self.release(StreamId::Cluster(cluster))
     }

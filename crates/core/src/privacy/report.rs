@@ -9,9 +9,9 @@ use crate::privacy::factorisation::Mechanism;
 /// What a private run may claim: the accountant's statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyReport {
-    /// ε that was promised at most.
+    /// The largest ε that the federation promised.
     pub epsilon_budget: f64,
-    /// δ of every ε here.
+    /// The δ that every ε in this report holds with.
     pub delta: f64,
     /// The unit that ε and μ protect.
     pub unit: Unit,
@@ -27,7 +27,7 @@ pub struct PrivacyReport {
     pub mechanism: Mechanism,
     /// The noise: the same numbers that `posse privacy plan` prints.
     pub calibration: Calibration,
-    /// Streams opened, over all agents.
+    /// How many streams were opened, over all agents.
     pub streams: u64,
     /// How many releases were made, over all agents.
     pub releases: u64,
@@ -72,7 +72,7 @@ pub struct Statement {
 }
 
 impl PrivacyReport {
-    /// With what it means in words.
+    /// Returns the report together with what it means in words.
     #[must_use]
     pub fn statement(&self) -> Statement {
         Statement { report: self.clone(), guarantee: self.guarantee(), uncovered: self.uncovered() }
@@ -117,7 +117,7 @@ impl PrivacyReport {
         self
     }
 
-    /// What is not protected, in words.
+    /// Returns what the promise does not cover, in words.
     #[must_use]
     pub fn uncovered(&self) -> Vec<&'static str> {
         let mut list = vec![
@@ -145,7 +145,7 @@ impl PrivacyReport {
         list
     }
 
-    /// The kind of guarantee, in words.
+    /// Returns the kind of guarantee, in words.
     #[must_use]
     pub fn guarantee(&self) -> String {
         if let Some(reason) = &self.void {

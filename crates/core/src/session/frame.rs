@@ -50,7 +50,7 @@ impl UpFrame {
         self.to_wire().encode_to_vec()
     }
 
-    /// The frame in these bytes.
+    /// Decodes a frame. Fails if the bytes are not one, or hold more than this build accepts.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::from_wire(wire::decode(bytes)?)
     }
@@ -111,7 +111,7 @@ impl DownFrame {
         }
     }
 
-    /// The frame in these bytes.
+    /// Decodes a frame. Fails if the bytes are not one, or hold more than this build accepts.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::from_wire(wire::decode(bytes)?)
     }

@@ -49,7 +49,7 @@ impl LogEntry {
         v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
     }
 
-    /// The entry in these bytes.
+    /// Decodes an entry. Fails if the bytes are not one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         use v1::log_entry::Event;
         let entry: v1::LogEntry = wire::decode(bytes)?;

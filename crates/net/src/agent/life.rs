@@ -29,7 +29,7 @@ use crate::v1::{self, JournalEntry, RuntimeState};
 /// Frames that may wait; the newest is the one that counts.
 const OUTBOX: usize = 4;
 
-/// How an agent is doing.
+/// Counts and the state of an agent's link, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AgentStatus {
@@ -47,17 +47,17 @@ pub struct AgentStatus {
     pub set_aside: u64,
     /// The newest refusal that made the agent set a life aside: its reason and the coordinator's sentence.
     pub last_refusal: Option<String>,
-    /// Choices that wait for rewards.
+    /// How many choices wait for their rewards.
     pub pending: usize,
-    /// Choices made since the start.
+    /// How many choices were made since the start of the process.
     pub choices: u64,
-    /// Rewards learned since the start.
+    /// How many rewards were learned from since the start of the process.
     pub rewards: u64,
-    /// Choices given up since the start.
+    /// How many choices expired without a reward since the start of the process.
     pub expired: u64,
     /// Frames with messages sent since the start, repetitions included.
     pub uplinks: u64,
-    /// Messages received since the start.
+    /// How many messages were received since the start of the process.
     pub downlinks: u64,
     /// Bytes of frames since the start, both ways.
     pub bytes: u64,

@@ -295,7 +295,7 @@ fn take_refusal(shared: &Shared, life: &mut Life, status: &Status) {
     }
 }
 
-/// How long until `tick`, or long.
+/// Returns how long it is until `tick`, or a long time if there is none.
 fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
     let now = shared.config.clock.now();
     tick.map_or(Duration::from_secs(3600), |tick| {

@@ -142,7 +142,7 @@ pub enum AgentError {
         /// The coordinator's explanation, for the operator.
         message: String,
     },
-    /// The coordinator cannot be asked.
+    /// The coordinator does not answer at its address.
     #[error("the coordinator cannot be reached: {0}")]
     Unreachable(String),
 }
@@ -272,7 +272,7 @@ impl Agent {
         Some(policy::statement(&report, &self.shared.config))
     }
 
-    /// Looks at the machine inside.
+    /// Calls `look` with the agent's machine, under the lock that choosing needs, and returns its result.
     pub fn inspect<T>(&self, look: impl FnOnce(&dyn posse_core::Agent) -> T) -> T {
         look(self.life().machine())
     }

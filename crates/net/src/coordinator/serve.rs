@@ -54,7 +54,7 @@ pub struct ServeConfig {
     /// set.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// How much may be asked.
+    /// Limits on connections, calls and frames.
     #[serde(default)]
     pub limits: Limits,
     /// The federations that this coordinator serves, each with its own log.
@@ -74,10 +74,10 @@ fn default_data() -> PathBuf {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Authentication {
-    /// By a token of their own.
+    /// Each agent sends a token of its own.
     #[default]
     Token,
-    /// Not at all: for loopback.
+    /// Agents are believed who they say they are: for loopback.
     None,
 }
 
@@ -165,7 +165,7 @@ pub enum ServeError {
     /// A file in the data directory cannot be written.
     #[error(transparent)]
     Data(LogError),
-    /// The address cannot be used.
+    /// The coordinator cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address from the configuration.
@@ -246,7 +246,7 @@ impl ServeConfig {
         self.data.join("tokens.json")
     }
 
-    /// Where a federation's log is.
+    /// Returns the directory of a federation's log.
     #[must_use]
     pub fn log_directory(&self, federation: &str) -> PathBuf {
         self.data.join("federations").join(federation)
@@ -272,7 +272,7 @@ impl ServeConfig {
 pub struct Running {
     /// The address that agents connect to, with the port that the system chose if 0 was configured.
     pub address: SocketAddr,
-    /// Where metrics and health are.
+    /// The address of metrics and health, if they are served.
     pub admin: Option<SocketAddr>,
     /// Handles of all federations, in the order of the configuration.
     pub federations: Vec<FederationHandle>,

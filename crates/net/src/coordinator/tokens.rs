@@ -79,7 +79,7 @@ pub struct TokenInfo {
     pub federations: Vec<String>,
     /// When its secret was made, in seconds since 1970.
     pub created: u64,
-    /// It is not valid any more.
+    /// Whether the token was revoked and is void.
     pub revoked: bool,
     /// Until when the secret before the last rotation is valid too, in seconds since 1970.
     pub previous_until: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Grant {
     pub federations: Vec<String>,
 }
 
-/// Tokens that cannot be used.
+/// Why tokens could not be read or changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -114,7 +114,7 @@ pub enum TokenError {
         /// What is wrong with its contents.
         why: String,
     },
-    /// There is no such token.
+    /// The file has no token of this name.
     #[error("there is no token {0}: `posse token list` shows all")]
     Unknown(String),
 }

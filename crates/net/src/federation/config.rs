@@ -194,7 +194,7 @@ impl FederationConfig {
         Shape::shared(self.dimension as usize)
     }
 
-    /// What the algorithm may assume.
+    /// Returns what the algorithm may assume about the federation.
     #[must_use]
     pub const fn federation(&self) -> Federation {
         Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }

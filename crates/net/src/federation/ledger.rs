@@ -56,7 +56,7 @@ impl Ledger {
         account.observations += observations;
     }
 
-    /// Something of the agent was refused.
+    /// Counts a refusal of something that the agent sent.
     pub(super) fn refused(&mut self, agent: AgentId, reason: Reason) {
         *self.0.entry(agent).or_default().refused.entry(reason.word()).or_default() += 1;
     }

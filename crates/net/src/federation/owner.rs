@@ -158,7 +158,7 @@ impl Owner {
         Some(Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
     }
 
-    /// Judges, keeps and answers a batch.
+    /// Lets the hub judge a batch of commands, writes what must be kept and answers.
     fn take(&mut self, batch: &mut Vec<Command>) -> Next {
         if self.state.is_none() && self.failed.is_none_or(|(_, again)| again <= Instant::now()) {
             self.try_again();
@@ -383,7 +383,7 @@ impl Owner {
         }
     }
 
-    /// First the log, then the answers.
+    /// Writes and syncs the log, and only then sends the answers and frames.
     fn keep_and_answer(&mut self, outcome: Outcome) {
         if !outcome.entries.is_empty()
             && let Some(state) = &mut self.state

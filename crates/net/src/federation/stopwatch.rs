@@ -35,7 +35,7 @@ impl Stopwatch {
         Some(began.elapsed())
     }
 
-    /// The open round never happened.
+    /// Forgets the open round, because the state that it belonged to is gone.
     pub(super) fn stop(&mut self) {
         *self = Self::default();
     }

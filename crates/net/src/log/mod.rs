@@ -91,7 +91,7 @@ pub enum LogError {
     Corrupt {
         /// The damaged file of entries.
         path: PathBuf,
-        /// Where the damaged entry begins.
+        /// The offset in bytes at which the damaged entry begins.
         offset: u64,
         /// The number of the damaged entry.
         entry: u64,

@@ -27,7 +27,7 @@ pub struct Contents {
     pub first: u64,
     /// Entries after the saved state, in order.
     pub entries: Vec<Vec<u8>>,
-    /// The files they are in.
+    /// The files that hold the entries, in order.
     pub segments: Vec<SegmentInfo>,
     /// What is wrong at the end, if anything is.
     pub damage: Option<Damage>,
@@ -48,12 +48,12 @@ pub struct SegmentInfo {
     pub bytes: u64,
 }
 
-/// A write that was cut short.
+/// A write at the end of a file that was cut short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file that ends in the middle of a write.
     pub path: PathBuf,
-    /// Where the last valid entry ends.
+    /// The offset in bytes at which the last valid entry ends.
     pub offset: u64,
     /// How many bytes follow the last valid entry.
     pub bytes: u64,
