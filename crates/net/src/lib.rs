@@ -40,6 +40,8 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+#[cfg(feature = "coordinator")]
+mod audit;
 mod clock;
 mod codec;
 #[cfg(feature = "coordinator")]

@@ -120,13 +120,14 @@ fn horizontal(
     if word == TIME {
         return Some(Horizontal::Time);
     }
-    if let Some(column) = Column::find(word) {
-        return Some(Horizontal::Column(column));
-    }
     let paths = || groups.iter().flat_map(|group| &group.choices).map(|(path, _)| path.as_str());
     let last = |path: &str| path.rsplit('.').next().unwrap_or(path).to_owned();
+    // Some settings are called like a metric, such as clusters: whoever sweeps one means it.
     if let Some(path) = paths().find(|path| *path != "algorithm" && (*path == word || last(path) == word)) {
         return Some(Horizontal::Setting(path.into()));
+    }
+    if let Some(column) = Column::find(word) {
+        return Some(Horizontal::Column(column));
     }
     let mut known: Vec<String> = [TIME].into_iter().chain(Column::names()).map(String::from).collect();
     known.extend(paths().filter(|path| *path != "algorithm").map(last));

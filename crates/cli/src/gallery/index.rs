@@ -46,7 +46,7 @@ fn deviations(records: &[&Record]) -> String {
             ));
         }
     }
-    if text.is_empty() { text } else { format!("\n## What deviates\n\n{text}") }
+    if text.is_empty() { text } else { format!("\n## What deviates, or cannot be told yet\n\n{text}") }
 }
 
 fn entry(record: &Record) -> String {
@@ -55,13 +55,14 @@ fn entry(record: &Record) -> String {
         format!("[![{}]({}/{picture})]({}/README.md)\n\n", record.shows, record.id, record.id)
     });
     format!(
-        "\n### [{}]({}/README.md): {}\n\n{picture}{} PASS, {} DEVIATES, {} FAIL; {} cells with {} seeds, {:.1} processor-minutes.\n",
+        "\n### [{}]({}/README.md): {}\n\n{picture}{} PASS, {} DEVIATES, {} FAIL, {} INCONCLUSIVE; {} cells with {} seeds, {:.1} processor-minutes.\n",
         record.id,
         record.id,
         record.shows,
         count(Judgement::Pass),
         count(Judgement::Deviates),
         count(Judgement::Fail),
+        count(Judgement::Inconclusive),
         record.cells,
         record.seeds,
         record.processor_minutes

@@ -11,8 +11,11 @@ use posse_core::AgentId;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
+
+use crate::audit::Audit;
 
 const PREFIX: &str = "posse";
 
@@ -139,6 +142,7 @@ impl Tokens {
         let (text, token) = make(&id, agent.0, federations);
         let info = info(&id, &token);
         self.change(|tokens| drop(tokens.insert(id, token)))?;
+        self.note("token created", &info.id, json!({ "agent": agent.0, "federations": info.federations }));
         Ok((text, info))
     }
 
@@ -157,7 +161,9 @@ impl Tokens {
             tokens.insert(id.into(), token);
             made = Some(text);
         })?;
-        made.ok_or_else(|| TokenError::Unknown(id.into()))
+        let text = made.ok_or_else(|| TokenError::Unknown(id.into()))?;
+        self.note("token rotated", id, json!({ "grace": grace.as_secs() }));
+        Ok(text)
     }
 
     /// Makes a token void for ever. Fails if there is no such token or the file cannot be written.
@@ -168,7 +174,19 @@ impl Tokens {
                 (found, token.revoked) = (true, true);
             }
         })?;
-        if found { Ok(()) } else { Err(TokenError::Unknown(id.into())) }
+        if !found {
+            return Err(TokenError::Unknown(id.into()));
+        }
+        self.note("token revoked", id, json!({}));
+        Ok(())
+    }
+
+    /// Writes to the audit log beside the file.
+    fn note(&self, event: &str, id: &str, mut details: Value) {
+        if let Some(directory) = self.path.parent() {
+            details["token"] = id.into();
+            Audit::open(directory).note(event, details);
+        }
     }
 
     /// Returns every token, revoked ones included, without secrets.

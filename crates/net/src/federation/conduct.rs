@@ -18,20 +18,22 @@ pub(super) struct Conduct {
 }
 
 impl Conduct {
-    /// Something of an agent was refused. Too often in a row, and it is not heard for a while.
-    pub(super) fn refused(&mut self, config: &FederationConfig, agent: AgentId, reason: Reason) {
+    /// Something of an agent was refused. Too often in a row, and it is not heard for a while: then `true`.
+    pub(super) fn refused(&mut self, config: &FederationConfig, agent: AgentId, reason: Reason) -> bool {
         if !reason.counts_against_agent() {
-            return;
+            return false;
         }
         let count = self.refused.entry(agent).or_default();
         *count += 1;
         let (federation, in_a_row) = (&config.name, *count);
         warn!(federation, agent = agent.0, reason = reason.word(), in_a_row, "refused");
-        if in_a_row >= config.quarantine_after {
+        let too_often = in_a_row >= config.quarantine_after;
+        if too_often {
             self.refused.remove(&agent);
             self.quarantined.insert(agent, Instant::now() + Duration::from_secs(config.quarantine));
             warn!(federation, agent = agent.0, seconds = config.quarantine, "quarantined");
         }
+        too_often
     }
 
     /// A message of an agent was taken: whatever was wrong before is over.

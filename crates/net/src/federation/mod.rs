@@ -27,6 +27,7 @@ pub use ledger::AgentInfo;
 pub(crate) use outbox::{Outbox, Outgoing, gone, outbox};
 pub use refusal::{Reason, Refusal};
 
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::log::{Log, LogError};
 use crate::metrics::Metrics;
@@ -240,7 +241,8 @@ impl FederationHandle {
         let (commands, queue) = mpsc::channel(QUEUE);
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
-        owner::spawn(Arc::clone(&config), log, clock, metrics, Arc::clone(&standing), queue)?;
+        let audit = Audit::open(directory);
+        owner::spawn(Arc::clone(&config), log, clock, metrics, audit, Arc::clone(&standing), queue)?;
         Ok(Self { config, commands, standing })
     }
 

@@ -1,0 +1,63 @@
+//! Who did what to a federation: one JSON document a line in `audit.jsonl`, appended and never rewritten.
+//!
+//! It records what decides who is heard: lives that begin and end, processes that are refused, quarantines, what the
+//! operator did, and tokens. It is for people and never read back. A line that cannot be written is a warning and
+//! nothing else: the log of the federation decides what happened.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tracing::warn;
+
+/// A file of events.
+#[derive(Debug)]
+pub(crate) struct Audit(Option<File>);
+
+impl Audit {
+    /// Appends to `audit.jsonl` in a directory, a file that only its owner may read.
+    pub(crate) fn open(directory: &Path) -> Self {
+        let path = directory.join("audit.jsonl");
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+        if let Err(error) = &file {
+            warn!(path = %path.display(), %error, "nothing will be written to the audit log");
+        }
+        Self(file.ok())
+    }
+
+    /// Writes down that `event` happened, with its details.
+    pub(crate) fn note(&mut self, event: &str, details: Value) {
+        let Some(file) = &mut self.0 else { return };
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut line = json!({ "time": time, "event": event });
+        if let (Value::Object(line), Value::Object(details)) = (&mut line, details) {
+            line.extend(details);
+        }
+        // One write a line, so that processes that append to the same file do not mix theirs.
+        if let Err(error) = file.write_all(format!("{line}\n").as_bytes()) {
+            warn!(%error, "the audit log cannot be written");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_appended_one_a_line_and_others_may_not_read_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        Audit::open(directory.path()).note("joined", json!({ "agent": 7, "life": 1 }));
+        Audit::open(directory.path()).note("evicted", json!({ "agent": 7 }));
+        let path = directory.path().join("audit.jsonl");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["event"], &lines[0]["life"]), (&json!("joined"), &json!(1)));
+        assert_eq!((lines.len(), &lines[1]["event"]), (2, &json!("evicted")));
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
