@@ -19,13 +19,13 @@ use crate::simulation::Simulated;
 /// The step between two phases at one agent.
 #[derive(Debug, Serialize)]
 pub struct PhaseStep {
-    /// Users of the agent.
+    /// How many users the agent serves.
     pub users: u64,
-    /// Estimates, edges, components and new sums.
+    /// Time of the whole step: estimates, edges, components and new sums.
     pub milliseconds: f64,
-    /// Parts that its one cluster fell into.
+    /// How many clusters the agent has after the step; it had one before.
     pub clusters: usize,
-    /// Memory of the agent, where the system tells.
+    /// Resident memory of the agent divided by its users; `None` where the system does not report it.
     pub bytes_per_user: Option<f64>,
 }
 

@@ -16,7 +16,7 @@ use crate::literal::Literal;
 const NOW: Tick = Tick(1_700_000_000_000_000);
 
 const DIMENSION: usize = 25;
-/// High enough that nobody is due: what is measured is the decision, not the sending.
+/// So high that no agent is due for a download: the deciding is measured, not the sending.
 const THRESHOLD: f64 = 1e300;
 
 /// Taking in an upload, by the coordinator with a heap and by the literal one.
@@ -24,11 +24,11 @@ const THRESHOLD: f64 = 1e300;
 pub struct Uploads {
     /// Agents that the coordinator knows.
     pub agents: usize,
-    /// Microseconds an upload.
+    /// Microseconds that posse's coordinator takes for one upload.
     pub posse_micros: f64,
-    /// The literal coordinator's.
+    /// Microseconds that the literal coordinator takes for one upload.
     pub literal_micros: f64,
-    /// The literal coordinator's over ours.
+    /// The time of the literal coordinator divided by ours.
     pub ratio: f64,
     /// Resident memory an agent, where the system tells and there are enough of them to see it.
     pub bytes_per_agent: Option<f64>,

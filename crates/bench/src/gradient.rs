@@ -14,7 +14,7 @@ use crate::{Effort, shortest};
 /// One gradient over `observations` clicks, beside adding up as many numbers as it reads.
 #[derive(Debug, Serialize)]
 pub struct GradientSum {
-    /// Features of an arm.
+    /// How many features an arm has.
     pub dimension: usize,
     /// Observations that are added up.
     pub observations: usize,
@@ -22,7 +22,7 @@ pub struct GradientSum {
     pub posse_rate: f64,
     /// The same for plain sums of an array of that size: what the memory gives one core.
     pub memory_rate: f64,
-    /// The first by the second.
+    /// `posse_rate` divided by `memory_rate`.
     pub ratio: f64,
 }
 

@@ -16,13 +16,13 @@ const OFFERS: usize = 64;
 /// Choosing among 25 arms and learning the reward, by us and by the plain loop.
 #[derive(Debug, Serialize)]
 pub struct Interactions {
-    /// Features of an arm.
+    /// How many features an arm has.
     pub dimension: usize,
-    /// Microseconds an interaction.
+    /// Microseconds that posse takes for one interaction.
     pub posse_micros: f64,
-    /// The plain loop's.
+    /// Microseconds that the plain loop takes for one interaction.
     pub plain_micros: f64,
-    /// The plain loop's over ours.
+    /// The time of the plain loop divided by ours.
     pub ratio: f64,
 }
 

@@ -29,23 +29,23 @@ pub use nonlinear::{Nonlinear, nonlinear};
 pub use simulation::{Simulated, simulated, simulated_clicks};
 pub use solver::{Solved, solved};
 
-/// How much to measure.
+/// How long the benchmarks measure, and so how far their numbers can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// A look: a few seconds.
+    /// A few seconds in all, for a first look.
     Quick,
-    /// Numbers to quote.
+    /// Sizes and repetitions for numbers that are to be quoted.
     Full,
 }
 
-/// Everything that was measured.
+/// The results of all benchmarks of one call of `posse bench`.
 #[derive(Debug, Serialize)]
 pub struct Measurements {
     /// Choosing among 25 arms and learning the reward.
     pub interactions: Vec<Interactions>,
-    /// Taking in an upload when nobody is due for a download.
+    /// Taking in an upload when no agent is due for a download.
     pub uploads: Vec<Uploads>,
-    /// Whole simulations.
+    /// Whole simulations of the linear family.
     pub simulations: Vec<Simulated>,
     /// Whole simulations of the generalized linear family.
     pub clicks: Vec<Simulated>,

@@ -21,15 +21,15 @@ const OFFERS: usize = 64;
 /// Choosing among 4 arms of 10 features and learning the reward, by us and by the plain loop.
 #[derive(Debug, Serialize)]
 pub struct Nonlinear {
-    /// Which learner.
+    /// The learner as the printed table names it.
     pub name: &'static str,
     /// Numbers that it keeps a square or a row of: parameters of a network, observations of a history.
     pub size: usize,
-    /// Microseconds an interaction.
+    /// Microseconds that posse takes for one interaction.
     pub posse_micros: f64,
-    /// The plain loop's.
+    /// Microseconds that the plain loop takes for one interaction.
     pub plain_micros: f64,
-    /// The plain loop's over ours.
+    /// The time of the plain loop divided by ours.
     pub ratio: f64,
 }
 

@@ -108,7 +108,7 @@ impl PlainGradientUcb {
 pub(super) struct PlainKernelUcb {
     dimension: usize,
     regularization: f64,
-    /// λν.
+    /// λν, the factor of the squared width of the bound.
     variance: f64,
     points: Vec<Vec<f64>>,
     rewards: Vec<f64>,

@@ -24,13 +24,13 @@ pub struct Simulated {
     pub micros: f64,
     /// What the authors' Python code took on another machine, for orientation.
     pub published_micros: f64,
-    /// Theirs over ours.
+    /// The published time divided by ours.
     pub ratio: f64,
     /// Regret of the last repetition.
     pub regret: f64,
     /// Messages of the last repetition, in both directions.
     pub messages: u64,
-    /// Numbers in those messages.
+    /// How many scalars those messages carry.
     pub scalars: u64,
 }
 

@@ -11,9 +11,9 @@ use crate::Effort;
 /// One round of 20 agents over `observations` clicks, from a cold start, to within 1/n² of the minimum.
 #[derive(Debug, Serialize)]
 pub struct Solved {
-    /// Features of an arm.
+    /// How many features an arm has.
     pub dimension: usize,
-    /// Observations of all agents.
+    /// How many observations all agents have together.
     pub observations: u64,
     /// The method of the coordinator.
     pub solver: Solver,

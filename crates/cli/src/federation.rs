@@ -16,7 +16,7 @@ use crate::experiment::values::{did_you_mean, wrong_type};
 use crate::settings::Section;
 use crate::suggest::closest;
 
-/// What a key takes.
+/// The kind of value that a key of the file takes.
 #[derive(Clone, Copy)]
 enum Takes {
     Text,
@@ -24,9 +24,9 @@ enum Takes {
     Number,
     OneOf(&'static [&'static str]),
     Table(&'static [(&'static str, Self)]),
-    /// `[[federation]]`
+    /// The array of tables `[[federation]]`.
     Federations,
-    /// `[federation.algorithm]`
+    /// The table `[federation.algorithm]`.
     Algorithm,
 }
 

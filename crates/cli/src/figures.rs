@@ -10,9 +10,9 @@ use serde::Serialize;
 pub(crate) struct Figure {
     /// Its id, and the name of its experiment.
     pub(crate) id: String,
-    /// Where it was published.
+    /// The paper that published it.
     pub(crate) paper: &'static str,
-    /// What it shows.
+    /// What the figure or table shows, in a line.
     pub(crate) shows: String,
     /// Whether it can be run.
     pub(crate) status: Status,
@@ -22,7 +22,7 @@ pub(crate) struct Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Status {
-    /// There is an experiment.
+    /// An experiment for it is there and can be run.
     Available,
     /// It needs data that posse does not come with and that is not prepared here.
     NeedsData,
@@ -31,7 +31,7 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    /// As listed.
+    /// The words that listings show for this status.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Available => "available",

@@ -135,7 +135,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read the results has read enough: `posse … | head` is no failure.
+/// Whether stdout was closed by the program that reads it, as `posse … | head` does. That is no failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -3,12 +3,12 @@
 use posse_sim::Tally;
 use serde::{Serialize, Serializer};
 
-/// A measured number.
+/// A measured number, either whole or not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Measure {
-    /// A count.
+    /// A count, printed without a decimal point.
     Whole(u64),
-    /// Anything else.
+    /// Any other number, such as regret.
     Number(f64),
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
-    /// The metric called `name`.
+    /// Returns the metric called `name`, if there is one.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         METRICS.iter().find(|metric| metric.name == name)
     }
@@ -50,7 +50,7 @@ impl Metric {
 /// Something that figures and tables show: a metric, or several of them added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Its name in experiments.
+    /// The name of the column in experiments.
     pub(crate) name: &'static str,
     /// The metrics that are added up.
     pub(crate) parts: &'static [&'static str],

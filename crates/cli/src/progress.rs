@@ -99,7 +99,7 @@ impl Progress {
         }
     }
 
-    /// A cell has run.
+    /// Called when a cell has run, with its outcome; moves the bar on, or prints a line.
     pub(crate) fn finished(&self, cell: &Cell, outcome: &Outcome) {
         let mut state = self.state.lock().expect("nobody panics with it");
         state.finished += 1;
@@ -149,7 +149,7 @@ impl Progress {
         format!(", about {} left", duration(gone * rest / done))
     }
 
-    /// All cells have run.
+    /// Called when all cells have run; removes the bar.
     pub(crate) fn done(&self) {
         if let Form::Bar(bar) = &self.form {
             bar.finish_and_clear();
@@ -172,7 +172,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 pub(crate) struct Bytes(Option<ProgressBar>);
 
 impl Bytes {
-    /// Progress through `total` bytes.
+    /// Progress through `total` bytes; shows nothing if `quiet` or if stderr is no terminal.
     pub(crate) fn new(total: u64, quiet: bool) -> Self {
         if quiet || !std::io::stderr().is_terminal() {
             return Self(None);

@@ -23,16 +23,16 @@ pub(crate) struct Record {
     pub(crate) agents: Vec<Spread>,
     /// What was sent of each kind of message.
     pub(crate) messages: Vec<Flow>,
-    /// How long it took.
+    /// How long the run took, in seconds.
     pub(crate) seconds: f64,
 }
 
 /// The result of a cell. `seconds` comes last, so that two runs differ at the end only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
-    /// The cell.
+    /// The cell that ran.
     pub(crate) cell: &'a Cell,
-    /// What came of it.
+    /// What the run of the cell gave.
     pub(crate) record: &'a Record,
 }
 
@@ -67,7 +67,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// Everything but the algorithm.
+/// The sections that describe the world, that is all but the algorithm's.
 const WORLD: [Section; 4] = [Section::Environment, Section::Arrival, Section::Network, Section::Faults];
 
 /// All settings of one section of a run; those of an algorithm without its name.

@@ -62,7 +62,7 @@ pub(crate) fn run(
     Ok(outcomes)
 }
 
-/// Runs one cell; a panic is its failure and nobody else's. `None` if it was stopped.
+/// Runs one cell. A panic counts as the failure of this cell only. `None` if the run was stopped.
 fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool) -> Option<Outcome> {
     if stop.load(Ordering::Relaxed) {
         return None;
@@ -96,7 +96,7 @@ fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool)
     })
 }
 
-/// Records a run until somebody wants it stopped.
+/// Records a run, and stops it when `stop` is set.
 struct Watch<'s> {
     curve: Curve,
     ledger: Ledger,
@@ -141,7 +141,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// What a panic said.
+/// The message of a panic, if it is a text.
 fn reason(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")

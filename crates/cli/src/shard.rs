@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) struct Shard {
-    /// From 1.
+    /// Which of the parts this is, counted from 1.
     number: usize,
     count: usize,
 }

@@ -36,11 +36,11 @@ pub(crate) const QUANTILES: [(&str, f64); 9] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spread {
-    /// Which number.
+    /// The name of the number that is spread.
     pub(crate) metric: String,
-    /// Its mean over agents.
+    /// The mean of the number over all agents.
     pub(crate) mean: f64,
-    /// Its [`QUANTILES`] over agents.
+    /// The quantiles of the number over all agents, in the order of [`QUANTILES`].
     pub(crate) quantiles: Vec<f64>,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Spread {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flow {
-    /// `up` or `down`.
+    /// `up` to the coordinator, or `down` to agents.
     pub(crate) direction: String,
-    /// The kind of message.
+    /// The kind of message in words.
     pub(crate) kind: String,
-    /// What it cost.
+    /// What all messages of this kind cost.
     pub(crate) cost: Cost,
 }
 

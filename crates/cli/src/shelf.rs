@@ -1,7 +1,9 @@
-//! Cells that several experiments have in common: run once, kept by what determines them, taken from there by the others.
+//! Cells that several experiments have in common: run once, kept by what determines them, taken from there by
+//! the others.
 //!
-//! Figures of one paper often show the same runs from two sides. A cell is kept under a hash of its configuration, of the
-//! curves that were asked for and of the build; whoever asks for the same takes it from there, with the same bits.
+//! Figures of one paper often show the same runs from two sides. A cell is kept under a hash of its
+//! configuration, of the curves that were asked for and of the build; an experiment that asks for the same
+//! cell takes it from there, with the same bits.
 
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,7 @@ use crate::table::compact;
 /// What the private runs of one setting may claim: all of them together, so the worst of them counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
-    /// The setting.
+    /// The id of the setting that the statement is about.
     pub(crate) setting: String,
     /// How many runs it is about.
     runs: usize,

@@ -28,16 +28,16 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
 /// A mean with its 95 % interval by Student's t.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
-    /// The mean.
+    /// The mean of the values.
     pub(crate) mean: f64,
     /// Where the interval begins; the mean itself if there is one value only.
     pub(crate) low: f64,
-    /// Where it ends.
+    /// Where the interval ends; the mean itself if there is one value only.
     pub(crate) high: f64,
 }
 
 impl Interval {
-    /// Around the mean of some values.
+    /// The interval around the mean of these values.
     pub(crate) fn of_mean(values: &[f64]) -> Self {
         let (n, mean) = (values.len() as f64, mean(values.iter().copied()));
         if n < 2.0 {
@@ -49,7 +49,7 @@ impl Interval {
     }
 }
 
-/// Where |t| of so many degrees of freedom stays below in 95 of 100 cases.
+/// The value that |t| with so many degrees of freedom stays below in 95 of 100 cases.
 pub(crate) fn quantile(freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1000.0);
     for _ in 0..100 {
@@ -69,21 +69,21 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// The paired t test.
+/// The result of a paired t test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Paired {
     /// How many pairs there are.
     pub(crate) pairs: usize,
-    /// The mean difference.
+    /// The mean of the differences within pairs.
     pub(crate) difference: f64,
-    /// The mean over its standard error.
+    /// The mean difference divided by its standard error.
     pub(crate) t: f64,
     /// How likely a difference at least as large is if there is none. NaN with fewer than two pairs.
     pub(crate) p: f64,
 }
 
 impl Paired {
-    /// Of differences, each within a pair.
+    /// Tests differences, each taken within one pair.
     pub(crate) fn of(differences: &[f64]) -> Self {
         let pairs = differences.len();
         let count = pairs as f64;

@@ -1,4 +1,4 @@
-//! "Did you mean …?"
+//! Finds the known word that a misspelt one probably means.
 
 /// The candidate that `word` most likely is a misspelling of.
 pub(crate) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {

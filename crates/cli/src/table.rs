@@ -72,14 +72,14 @@ const MOST_DIGITS: usize = 4;
 /// A mean over repetitions and its standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
-    /// The mean.
+    /// The mean over repetitions.
     pub(crate) mean: f64,
-    /// Not known from one repetition.
+    /// The standard error of the mean; `None` if there is only one repetition.
     pub(crate) error: Option<f64>,
 }
 
 impl Estimate {
-    /// Of these values.
+    /// The mean and its standard error over these values.
     pub(crate) fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let count = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / count;
@@ -125,7 +125,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// The one that suits `value`.
+    /// The scale in which `value` has three or four digits.
     fn of(value: f64) -> Self {
         let (mut factor, mut unit) = (1.0, "");
         for larger in ["k", "M", "G", "T", "P"] {

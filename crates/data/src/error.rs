@@ -10,16 +10,16 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{place}: {problem}")]
 pub struct DataError {
-    /// Where.
+    /// The file or directory, with line and column where they are known.
     pub place: Box<Place>,
-    /// What.
+    /// What is wrong there.
     pub problem: Problem,
 }
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file or directory.
+    /// Path of the file or directory.
     pub path: PathBuf,
     /// The line, counted from 1, if one is to blame.
     pub line: Option<u64>,
@@ -40,33 +40,33 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong.
+/// What is wrong with a file, a directory or a setting.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The system says no.
+    /// The operating system refused to read or write; the text is its own message.
     #[error("{0}")]
     System(String),
     /// A compressed file that ends too early or is damaged.
     #[error("the compressed file is damaged or ends too early: get it again ({0})")]
     Compression(String),
-    /// Nothing in it.
+    /// A file without a row.
     #[error("there is no row in it")]
     Empty,
-    /// A row of another length.
+    /// A row with more or fewer fields than the first line.
     #[error("expected {expected} fields, got {got}: is the separator right?")]
     Fields {
-        /// As in the first line.
+        /// How many fields the first line has.
         expected: usize,
-        /// In this one.
+        /// How many fields this row has.
         got: usize,
     },
     /// A column that is needed and not there.
     #[error("there is no column `{name}`; there are {known}")]
     NoColumn {
-        /// Which.
+        /// The name of the column that is needed.
         name: String,
-        /// Those that are.
+        /// The names of the columns that are there.
         known: String,
     },
     /// Two columns of one name.
@@ -75,19 +75,19 @@ pub enum Problem {
     /// A value of another type or out of range.
     #[error("{value:?} is not {expected}")]
     Value {
-        /// As written.
+        /// The value as the file has it.
         value: String,
-        /// What would be.
+        /// What the value must be, for example "a number".
         expected: &'static str,
     },
     /// A reference to something that another file should have and has not.
     #[error("{what} {value:?} is not in {home}")]
     Unknown {
-        /// What is referred to.
+        /// The kind of thing that is referred to, for example "item".
         what: &'static str,
-        /// As written.
+        /// The value as the file has it.
         value: String,
-        /// Where it should be.
+        /// The file, or the list of names, that should contain it.
         home: String,
     },
     /// Bytes that are not text.
@@ -108,9 +108,9 @@ pub enum Problem {
     /// Data of other content than promised.
     #[error("the content hash is {got}, expected {expected}")]
     Hash {
-        /// What was promised.
+        /// The hash that the experiment names.
         expected: String,
-        /// What is there.
+        /// The hash of the data that was found.
         got: String,
     },
     /// A setting that does not make sense for this data.

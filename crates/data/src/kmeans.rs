@@ -2,14 +2,14 @@
 
 use posse_core::Seed;
 
-/// What k-means found.
+/// The result of k-means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clusters {
-    /// The centres, one after the other.
+    /// The coordinates of the centres, one centre after the other.
     pub centroids: Vec<f64>,
     /// The cluster of each row.
     pub assignment: Vec<u32>,
-    /// How many rows each has.
+    /// How many rows each cluster has.
     pub sizes: Vec<u64>,
     /// Σ of squared distances of rows to their centres.
     pub inertia: f64,

@@ -18,14 +18,14 @@ pub enum GroupBy {
     /// By how many interactions they have in the run, the busiest first; ties by id.
     #[default]
     Activity,
-    /// By their ids.
+    /// By their ids, the lowest first.
     Id,
 }
 
 /// Records a curve for each of several groups of agents, at the moments of [`Curve`].
 ///
-/// Groups hold equally many agents, as far as that can be. A point is a [`Tally`] of the group alone;
-/// rounds and lost observations are those of nobody in particular and stay 0.
+/// Groups hold equally many agents, as far as that can be. A point is a [`Tally`] of the group alone; rounds
+/// and lost observations belong to no single agent and stay 0.
 #[derive(Clone, Debug)]
 pub struct AgentGroups {
     /// The group of each agent.

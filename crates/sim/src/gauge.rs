@@ -33,7 +33,7 @@ impl Gauge {
         Self { due }
     }
 
-    /// Looks, if it is time.
+    /// Updates `tally` as [`look`] does if the next planned moment has come.
     pub(crate) fn look_if_due(&mut self, tally: &mut Tally, stage: &dyn Stage, world: &dyn World) {
         if self.due.last().is_some_and(|due| *due <= tally.interactions) {
             self.due.pop();
@@ -42,7 +42,8 @@ impl Gauge {
     }
 }
 
-/// Measures now.
+/// Writes into `tally` what is measured now and then only: the clustering, repairs, failed trainings and
+/// privacy.
 pub(crate) fn look(tally: &mut Tally, stage: &dyn Stage, world: &dyn World) {
     tally.clustering = clustering(stage, world);
     tally.repairs = stage.coordinator().repairs();

@@ -13,11 +13,11 @@ pub struct Share {
     pub interactions: u64,
     /// Σ over its interactions of the best arm's mean minus the chosen arm's.
     pub regret: f64,
-    /// Σ of its rewards.
+    /// Σ of the rewards that the agent received.
     pub reward: f64,
     /// What the agent's messages cost.
     pub up: Cost,
-    /// What was sent to it.
+    /// What the messages cost that the coordinator sent to the agent.
     pub down: Cost,
 }
 

@@ -25,7 +25,7 @@
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
 //! let together = RunConfig { algorithm, ..alone.clone() };
 //!
-//! // Nobody watches: `()` is an observer.
+//! // `()` is the observer that ignores everything.
 //! let (alone, together) = (alone.run(&mut ())?, together.run(&mut ())?);
 //! assert!(together.regret < 0.5 * alone.regret);
 //! assert_eq!(alone.messages(), 0);
@@ -45,7 +45,7 @@
 //!
 //! An [`Observer`] is called after every [`Event`] and may look at all machines. [`Invariants`] is one: it
 //! checks after each event that evidence is conserved, models are those of their views, nothing goes
-//! backwards, and in the end nobody waits.
+//! backwards, and in the end no machine waits for an answer.
 //!
 //! [`Curve`] and [`AgentGroups`] are others: what the run adds up to over time, for all agents or for the busy
 //! and the quiet ones. [`Ledger`] divides the sums by agent and by kind of message.

@@ -45,7 +45,7 @@ pub enum Event<'a> {
     Up {
         /// The agent that sent it.
         agent: AgentId,
-        /// In which life it was sent.
+        /// The life of the agent in which it was sent.
         incarnation: Incarnation,
         /// The message that the coordinator accepted.
         message: &'a Uplink,
@@ -57,7 +57,7 @@ pub enum Event<'a> {
         /// The message that the agent received.
         message: &'a Downlink,
     },
-    /// A deadline passed, or somebody left, and the coordinator acted on it.
+    /// A deadline passed, or an agent left, and the coordinator acted on it.
     Ticked,
     /// An agent is about to crash.
     Crashing {
@@ -79,7 +79,7 @@ pub enum Event<'a> {
     Quiet,
 }
 
-/// Which way a message goes.
+/// The direction in which a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From an agent to the coordinator.
@@ -93,7 +93,7 @@ pub enum Direction {
 pub struct Sent {
     /// Whether it went up to the coordinator or down to an agent.
     pub direction: Direction,
-    /// By whom, or to whom.
+    /// The agent that sent it, if it went up, or that it was sent to, if it went down.
     pub agent: AgentId,
     /// The kind of message in words, or what a frame without one is for.
     pub kind: &'static str,
@@ -109,16 +109,16 @@ pub trait Stage {
     /// An agent, if it is there and running.
     fn agent(&self, agent: AgentId) -> Option<&dyn Agent>;
 
-    /// The life of an agent.
+    /// The life that an agent is in now.
     fn incarnation(&self, agent: AgentId) -> Incarnation;
 
     /// Every agent that is there and running.
     fn agents(&self) -> Vec<AgentId>;
 }
 
-/// Whoever wants to know.
+/// Watches a run: the simulator calls it for events, messages and interactions, and it may stop the run.
 pub trait Observer {
-    /// Called after every event.
+    /// Called after every event, with the event and all machines as they are right after it.
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage);
 
     /// Called for everything that is sent, and sent again, before [`interacted`](Self::interacted).
@@ -131,7 +131,7 @@ pub trait Observer {
     }
 }
 
-/// Nobody wants to know.
+/// The observer that ignores everything, for runs of which only the [`Tally`] is wanted.
 impl Observer for () {
     fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
 }

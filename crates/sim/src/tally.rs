@@ -16,18 +16,18 @@ pub struct Tally {
     pub interactions: u64,
     /// Σ over interactions of the best arm's mean minus the chosen arm's.
     pub regret: f64,
-    /// Σ of rewards received.
+    /// Σ of the rewards that agents received.
     pub reward: f64,
     /// What choosing at random would have received on average.
     #[serde(default)]
     pub random_reward: f64,
-    /// From agents to the coordinator.
+    /// What the messages from agents to the coordinator cost.
     pub up: Cost,
-    /// From the coordinator to agents.
+    /// What the messages from the coordinator to agents cost.
     pub down: Cost,
     /// How many synchronous rounds were begun.
     pub rounds: u64,
-    /// Agents that acted at least once.
+    /// How many agents acted at least once.
     pub agents_seen: u64,
     /// Observations that agents had not sent when they crashed without their state or left for good.
     pub lost_observations: u64,
@@ -53,7 +53,7 @@ impl Tally {
         self.up.messages + self.down.messages
     }
 
-    /// Regret per agent, the axis of some papers; zero if it is about nobody.
+    /// Regret divided by the number of agents, an axis in some papers; 0 if the tally covers no agent.
     #[must_use]
     pub fn regret_each(&self) -> f64 {
         if self.agents == 0 { 0.0 } else { self.regret / self.agents as f64 }
@@ -71,7 +71,7 @@ impl Tally {
         self.random_reward += average_mean;
     }
 
-    /// Adds something that was sent.
+    /// Adds the cost of a message that was sent.
     pub(crate) fn sent(&mut self, sent: &Sent) {
         match sent.direction {
             Direction::Up => self.up.add(sent.cost),

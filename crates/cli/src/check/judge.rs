@@ -321,7 +321,8 @@ impl<'a> Court<'a> {
         }))
     }
 
-    /// O5 for every cell of the selected groups: those that break it, or the one that comes closest.
+    /// Checks the bound O5 for every cell of the selected groups. Reports the cells that break it, or the
+    /// cell that comes closest.
     fn bound_o5(&self, selector: &Selector) -> Finding {
         let mut closest: Option<(f64, String)> = None;
         let (mut count, mut broken) = (0, Vec::new());

@@ -20,16 +20,16 @@ pub(crate) enum Level {
     Expect,
 }
 
-/// One `[[check]]`.
+/// One `[[check]]` of an experiment.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
-    /// In words.
+    /// The claim in the experiment's own words.
     pub(crate) says: Option<String>,
-    /// How serious it is.
+    /// Whether a broken claim fails the experiment or is only reported.
     pub(crate) level: Level,
     /// Which groups it is about.
     pub(crate) selector: Selector,
-    /// What is to hold.
+    /// The claim that is judged.
     pub(crate) claim: Claim,
 }
 
@@ -38,37 +38,37 @@ pub(crate) struct Check {
 pub(crate) enum Claim {
     /// `y` falls (or rises) as `x` rises, along the values of a swept setting.
     Monotone {
-        /// What falls or rises.
+        /// The column that falls or rises.
         y: Axis,
-        /// As this rises.
+        /// The column that rises meanwhile.
         x: Axis,
         /// The swept setting; all others stay the same.
         along: String,
-        /// Whether `y` rises.
+        /// Whether `y` is to rise; otherwise it is to fall.
         rising: bool,
         /// By what share of it a value may be on the wrong side of the one before.
         slack: f64,
     },
     /// One group's metric is at most `factor` times another's, less `margin`.
     Order {
-        /// What is compared.
+        /// The metric that is compared.
         metric: &'static Metric,
-        /// Whose is lower.
+        /// The group whose metric is to be lower.
         below: Selector,
-        /// Whose is higher.
+        /// The group whose metric is to be higher.
         above: Selector,
-        /// See above.
+        /// The share of the higher metric that the lower one may reach.
         factor: f64,
-        /// See above.
+        /// How far the lower metric must stay below that share, in units of the metric.
         margin: f64,
         /// If set, groups are curves, compared where this metric is equal; the geometric mean counts.
         at_equal: Option<&'static Metric>,
     },
     /// The rank correlation of two columns over the values of a swept setting.
     Spearman {
-        /// One column.
+        /// The first of the two columns.
         x: Axis,
-        /// The other.
+        /// The second of the two columns.
         y: Axis,
         /// The swept setting; all others stay the same.
         along: String,
@@ -80,11 +80,11 @@ pub(crate) enum Claim {
     /// The exponent of a power law: the slope of ln `y` over ln `x`, seed by seed, over the values of a swept
     /// setting. It counts as at most (or least) so much if its 95 % interval reaches there.
     Slope {
-        /// What grows.
+        /// The column that grows.
         y: Axis,
-        /// As this grows.
+        /// The column that it grows with.
         x: Axis,
-        /// The swept setting.
+        /// The swept setting whose values give the points.
         along: String,
         /// Settings in which the points of a series may differ besides, such as a threshold that depends on `along`.
         across: Vec<String>,
@@ -95,7 +95,7 @@ pub(crate) enum Claim {
     },
     /// A metric lies between two numbers.
     Range {
-        /// Which.
+        /// The metric that is judged.
         metric: &'static Metric,
         /// The least it may be.
         low: f64,
@@ -107,7 +107,7 @@ pub(crate) enum Claim {
 }
 
 impl Claim {
-    /// Its name in experiments.
+    /// The name of this kind of check in experiments.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Monotone { .. } => "monotone",
@@ -123,14 +123,14 @@ impl Claim {
 /// A column: something measured, or a swept setting.
 #[derive(Clone, Debug)]
 pub(crate) enum Axis {
-    /// Measured.
+    /// A metric, measured in every cell.
     Metric(&'static Metric),
-    /// Set.
+    /// A swept setting, by its path.
     Setting(String),
 }
 
 impl Axis {
-    /// Its name.
+    /// The name of the column, for messages.
     fn name(&self) -> &str {
         match self {
             Self::Metric(metric) => metric.name,

@@ -1,4 +1,4 @@
-//! What became of a check.
+//! The result of a check, and how results are printed.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Verdict {
-    /// What was claimed.
+    /// The claim in words.
     pub(crate) says: String,
-    /// The kind of check.
+    /// The kind of check as experiments name it, such as `monotone`.
     pub(crate) kind: String,
-    /// What became of it.
+    /// Whether the claim holds.
     pub(crate) result: Judgement,
     /// By which numbers, a line for each group or curve.
     pub(crate) numbers: Vec<String>,
 }
 
-/// What can become of a check.
+/// The possible results of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Judgement {
-    /// It holds.
+    /// The claim holds in this run.
     Pass,
     /// It must hold and does not.
     Fail,
@@ -31,7 +31,7 @@ pub(crate) enum Judgement {
 }
 
 impl Judgement {
-    /// As shown.
+    /// The word that reports show for this result.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
@@ -49,7 +49,7 @@ impl Verdict {
     }
 }
 
-/// All verdicts as text.
+/// All verdicts as text for the terminal, with a note if the experiment was scaled down.
 pub(crate) fn report(verdicts: &[Verdict], quick: bool) -> String {
     let mut text = String::new();
     if verdicts.is_empty() {

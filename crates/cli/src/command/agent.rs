@@ -24,7 +24,7 @@ Example:
 Endpoints: POST /choose, POST /reward, POST /new-life, GET /healthz, /privacy, /metrics, /openapi.json.
 The token is read from POSSE_TOKEN or --token-file, so that it is in no list of processes.")]
 pub(crate) struct Args {
-    /// Where the coordinator is
+    /// Address of the coordinator
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7447")]
     coordinator: String,
     /// Which federation, where there are several
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Who the agent is, where no tokens are asked for
     #[arg(long, value_name = "NUMBER")]
     agent: Option<u64>,
-    /// Where to listen
+    /// Address at which the agent listens for requests of applications
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7448")]
     listen: SocketAddr,
     /// A directory for the agent's state; without one, a restart is a new life
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// The agent's own certificate (PEM), where the coordinator asks for one
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// Its private key (PEM)
+    /// The private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
     /// Join private federations only, whatever the coordinator offers; kept in the state
@@ -87,12 +87,11 @@ pub(crate) struct Args {
     /// How logs are written, to stderr
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log_format: LogFormat,
-    /// Log more
+    /// Also log details that help to find faults
     #[arg(long, short)]
     verbose: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = config(args)?;
     log_to_stderr(args.log_format, args.verbose);
@@ -164,12 +163,12 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
     })
 }
 
-/// What protects at least; in the order of strictness.
+/// The least unit that privacy must protect, from the weakest to the strictest.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum UnitArg {
-    /// One interaction
+    /// Protect one interaction at least
     Interaction,
-    /// All interactions of one user with this agent
+    /// Protect all interactions of one user with this agent
     User,
 }
 

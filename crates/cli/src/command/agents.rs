@@ -1,4 +1,4 @@
-//! `posse agents`: who takes part in a federation of a running coordinator, and what to do about one that should not.
+//! `posse agents`: lists the agents of a running coordinator's federation, and evicts or pardons one of them.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -26,7 +26,7 @@ admin.json in its data directory. Counts are since the coordinator started; uplo
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
-    /// The coordinator's file
+    /// The coordinator's configuration file
     #[arg(long, value_name = "FILE", global = true, default_value = "federation.toml")]
     config: PathBuf,
     /// Which federation, where there are several
@@ -39,26 +39,25 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Everybody who has joined or was refused
+    /// List all agents that have joined or were refused
     List,
-    /// Everything that is known of one agent
+    /// Show everything that the coordinator knows of one agent
     Show {
-        /// The agent's number
+        /// The number of the agent
         agent: u64,
     },
     /// End an agent's life: rounds stop waiting for it and its link is cut; what it shared stays
     Evict {
-        /// The agent's number
+        /// The number of the agent
         agent: u64,
     },
     /// Hear an agent again that is in quarantine
     Pardon {
-        /// The agent's number
+        /// The number of the agent
         agent: u64,
     },
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
     let name = federation_name(args, &config)?;

@@ -17,7 +17,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let mut variants = Section::Algorithm.variants();
     if let Some(name) = &args.name {

@@ -17,7 +17,7 @@ Example:
 
 The copy holds everything that was durable when it began, and every byte of it was checked.")]
 pub(crate) struct BackupArgs {
-    /// The coordinator's file
+    /// The coordinator's configuration file
     #[arg(long, value_name = "FILE", default_value = "federation.toml")]
     config: PathBuf,
     /// A directory that is empty or not there yet
@@ -35,7 +35,7 @@ Example:
 Nothing that is there is overwritten. The coordinator must be stopped. It then begins a new epoch: agents are told what
 is left, and say again what they know and the copy does not have; what was confirmed after the copy was made is lost.")]
 pub(crate) struct RestoreArgs {
-    /// The coordinator's file
+    /// The coordinator's configuration file
     #[arg(long, value_name = "FILE", default_value = "federation.toml")]
     config: PathBuf,
     /// A copy that `posse backup` made
@@ -43,7 +43,7 @@ pub(crate) struct RestoreArgs {
     from: PathBuf,
 }
 
-/// Runs `posse backup`.
+/// Copies the logs of every federation of the coordinator, and its tokens, to a directory.
 pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
     for name in names(&config) {
@@ -64,7 +64,8 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Runs `posse restore`.
+/// Puts a copy that [`backup`] made in its place. Fails if the copy lacks a federation, or if there is state
+/// already.
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
     for name in names(&config) {

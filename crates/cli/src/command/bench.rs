@@ -25,7 +25,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
     let dimensions = [10, 25, 100].into_iter();

@@ -21,10 +21,10 @@ Differences are those of B from A, paired by seed, with Student's t and the prob
 large if there were none. Lines with p < 0.01 are marked *; changed numbers without enough seeds to tell,
 with ~.")]
 pub(crate) struct Args {
-    /// Before
+    /// The directory of results to compare with
     #[arg(value_name = "DIR_A")]
     a: PathBuf,
-    /// After
+    /// The directory of results whose differences are shown
     #[arg(value_name = "DIR_B")]
     b: PathBuf,
     /// Print one JSON document
@@ -46,7 +46,6 @@ struct Line<'a> {
     paired: Paired,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let (a, b) = (Made::read(&args.a)?, Made::read(&args.b)?);
     let found = b.manifest.differences(&a.manifest);
@@ -102,7 +101,7 @@ fn lines<'a>(a: &'a Made, b: &Made) -> Vec<Line<'a>> {
     lines
 }
 
-/// For people.
+/// The comparison as a table for the terminal.
 fn text(a: &Made, b: &Made, lines: &[Line<'_>]) -> String {
     let row = |line: &Line<'_>| {
         let Paired { difference, t, p, .. } = line.paired;

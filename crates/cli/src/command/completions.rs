@@ -18,7 +18,7 @@ Examples:
   posse completions zsh > ~/.zfunc/_posse
   posse completions fish > ~/.config/fish/completions/posse.fish")]
 pub(crate) struct Args {
-    /// Which shell
+    /// The shell to write completions for
     shell: Shell,
 }
 

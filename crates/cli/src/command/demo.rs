@@ -17,7 +17,7 @@ Example:
 Agents choose arms in a synthetic world and share what they learn through a coordinator. Beside them, in the
 same world: agents that learn alone, and one learner that sees everything.")]
 pub(crate) struct Args {
-    /// How long it takes
+    /// How many seconds the demo lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     seconds: f64,
     /// How many agents there are
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// How many interactions there are, over all agents
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     interactions: u64,
-    /// Which world
+    /// The seed of the world; another seed gives another world
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Where the report and the coordinator's log go
@@ -34,7 +34,6 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let Args { seconds, agents, interactions, seed, .. } = *args;
     if !(0.1..=3600.0).contains(&seconds) {

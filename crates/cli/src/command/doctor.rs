@@ -31,7 +31,6 @@ struct Look {
     advice: Option<String>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let looks = looks();
     if args.json {

@@ -34,16 +34,16 @@ one column, the probability of what was done, or a column for each action, calle
 
 `posse data prepare log` makes the log; docs/guides/bring-your-own-data.md shows how.")]
 pub(crate) struct Args {
-    /// The prepared log
+    /// The directory with the prepared log
     #[arg(value_name = "DIR")]
     log: PathBuf,
-    /// Who decides; `posse algorithms` lists them
+    /// The algorithm that decides; `posse algorithms` lists them
     #[arg(long, value_name = "NAME", required_unless_present = "policy")]
     algorithm: Option<String>,
     /// A policy of your own instead: its probabilities in every row of the log
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithm", "replay", "settings"])]
     policy: Option<PathBuf>,
-    /// Settings of the algorithm
+    /// A setting of the algorithm; repeat it for several
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     /// How many agents share the log
@@ -85,7 +85,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let assignment = match args.by.as_str() {
         "user" => Assignment::User,

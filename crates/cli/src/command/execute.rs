@@ -18,7 +18,7 @@ use crate::shard::Shard;
 use crate::shelf::Shelf;
 use crate::{interrupt, runner, silence, statement, table};
 
-/// How to run.
+/// The options that `posse run` and `posse reproduce` share.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Options {
     /// Keep results in this directory; the same command again goes on where it was interrupted
@@ -65,7 +65,7 @@ struct Document<'a> {
     config: Value,
     version: &'static str,
     rows: &'a [Row<'a>],
-    /// Cells without a row.
+    /// The cells that failed, and so have no row.
     failures: Vec<Failure<'a>>,
     /// Empty if only a part was run.
     checks: &'a [Verdict],
@@ -73,7 +73,7 @@ struct Document<'a> {
     privacy: Vec<Value>,
 }
 
-/// A cell that failed.
+/// A cell that failed, with its error.
 #[derive(Debug, Serialize)]
 struct Failure<'a> {
     id: &'a str,
@@ -221,7 +221,7 @@ pub(super) fn ending(failures: &[(&str, &str)], verdicts: &[Verdict]) -> Ending 
     if failed { Ending::Failed } else { Ending::Done }
 }
 
-/// What to do next.
+/// Tells the user on stderr how to make a report of the results.
 fn say_how_to_report(options: &Options) {
     let mut stderr = std::io::stderr();
     let _ = match &options.out {

@@ -35,10 +35,10 @@ pub(crate) struct Args {
     /// Agents that upload at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     agents: usize,
-    /// Connections that they share
+    /// How many connections the agents share
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     connections: usize,
-    /// Seconds of uploading
+    /// How many seconds agents upload
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     seconds: f64,
     /// Idle agents, each with a connection of its own
@@ -52,13 +52,13 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Everything that was measured.
+/// What `posse load` measured, as its JSON document has it.
 #[derive(Debug, Serialize)]
 struct Measured {
     /// Milliseconds of an append and a sync of one upload, alone.
     sync_millis: f64,
     uploads: Uploaded,
-    /// Microseconds of processor time that an upload took the coordinator, and whoever sent it.
+    /// Microseconds of processor time for one upload, of the coordinator and of the sender.
     coordinator_micros: f64,
     sender_micros: f64,
     /// Idle agents that were connected at once, and bytes that the coordinator took for each.
@@ -71,7 +71,6 @@ struct Measured {
     sidecar_per_second: f64,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     if args.agents == 0 || args.connections == 0 {
         bail!("--agents and --connections must be at least 1");

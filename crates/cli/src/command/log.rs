@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// What is in it
+    /// Show what is in the log
     Inspect {
         /// The directory of a federation
         directory: PathBuf,
@@ -37,22 +37,21 @@ enum Action {
         #[arg(long, value_name = "NUMBER", default_value_t = 10)]
         entries: usize,
     },
-    /// Whether every byte is what was written
+    /// Check that every byte is what was written
     Verify {
         /// The directory of a federation
         directory: PathBuf,
     },
-    /// What the coordinator holds after it
+    /// Replay the log and show what the coordinator holds after it
     Replay {
         /// The directory of a federation
         directory: PathBuf,
-        /// Stop before this entry
+        /// Stop the replay before this entry
         #[arg(long, value_name = "ENTRY")]
         until: Option<u64>,
     },
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let (Action::Inspect { directory, .. } | Action::Verify { directory } | Action::Replay { directory, .. }) =
         &args.action;
@@ -217,7 +216,7 @@ fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::R
     }))
 }
 
-/// A document as lines.
+/// Appends a JSON object to `text` as indented lines, one key a line; null values are left out.
 fn show(value: &Value, indent: &str, text: &mut String) {
     let Value::Object(map) = value else { return };
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {

@@ -21,10 +21,10 @@ Example:
 
 The result is the same as that of one run. Checks are judged here.")]
 pub(crate) struct Args {
-    /// Where to write
+    /// The directory to write the whole results to
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// What to join
+    /// The directories of the parts to join
     #[arg(value_name = "DIR", required = true)]
     parts: Vec<PathBuf>,
     /// Replace other results in OUT
@@ -35,7 +35,6 @@ pub(crate) struct Args {
     csv: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let mut parts = Vec::new();
     for directory in &args.parts {

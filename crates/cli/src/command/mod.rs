@@ -36,7 +36,7 @@ pub(crate) use reproduce_all::minutes;
 /// How a command that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All is well.
+    /// The command did everything, and nothing failed.
     Done,
     /// It ran, but something in it failed.
     Failed,
@@ -44,7 +44,7 @@ pub(crate) enum Ending {
     Interrupted,
 }
 
-/// Writes results to stdout.
+/// Writes `text` to stdout and flushes it. Fails if stdout is closed.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;

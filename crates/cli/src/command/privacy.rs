@@ -44,7 +44,7 @@ struct PlanArgs {
     /// δ: the probability with which ε may fail
     #[arg(long, default_value_t = 1e-5, conflicts_with = "file")]
     delta: f64,
-    /// Features of an arm
+    /// How many features an arm has
     #[arg(long, required_unless_present = "file")]
     dimension: Option<usize>,
     /// How many agents there are
@@ -65,7 +65,7 @@ struct PlanArgs {
     /// Protect one user with at most so many interactions, instead of one interaction
     #[arg(long, value_name = "INTERACTIONS", conflicts_with = "file")]
     user_cap: Option<u64>,
-    /// The longest features
+    /// The largest length of an arm's feature vector
     #[arg(long, default_value_t = 1.0, conflicts_with = "file")]
     feature_bound: f64,
     /// The largest distance of a reward from the centre: 0.5 for rewards in [0, 1] around 0.5
@@ -89,7 +89,6 @@ fn whole(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let Command::Plan(args) = &args.command;
     match &args.file {

@@ -18,7 +18,7 @@ Examples:
 The page needs no network and nothing but itself. Results that are not complete are shown as far as they are
 there, and labelled.")]
 pub(crate) struct Args {
-    /// The directory of results
+    /// The directory of results to report on
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Write the page here instead of to DIR/report.html
@@ -38,7 +38,6 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let (made, broken) = Made::read_what_is_there(&args.directory)?;
     let mut stderr = std::io::stderr();

@@ -27,12 +27,12 @@ Examples:
   posse reproduce fnucb-fig2b --fetch                      with its data from the publisher
   posse reproduce --all --out results                      everything that can be run here")]
 pub(crate) struct Args {
-    /// Run this one
+    /// The figure or table to run; without it, all are listed
     id: Option<String>,
     /// Run every figure that can be run here, the shortest first; states cells and processor-hours before
     #[arg(long, requires = "out", conflicts_with_all = ["id", "shard", "json", "csv"])]
     all: bool,
-    /// With --all: leave out figures that take more processor-minutes than this, or that nobody has measured
+    /// With --all: leave out figures that take more processor-minutes than this, or whose time is not known
     #[arg(long, value_name = "MINUTES", requires = "all")]
     at_most: Option<f64>,
     /// With --all: write a page of each figure into this directory, and an index of them
@@ -51,7 +51,6 @@ pub(crate) struct Args {
     options: Options,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     if let (true, Some(out)) = (args.all, &args.options.out) {
         return reproduce_all::run(&args.options, out, args.at_most, args.gallery.as_deref());

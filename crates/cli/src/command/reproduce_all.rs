@@ -15,7 +15,7 @@ use crate::table::align;
 struct Item {
     figure: Figure,
     experiment: Experiment,
-    /// What it took the last time somebody measured it, in minutes of one processor.
+    /// Minutes of one processor that the figure took when it was last measured; `None` if it never was.
     minutes: Option<f64>,
     directory: PathBuf,
 }

@@ -16,14 +16,13 @@ A list in the file where one value is expected is a sweep: every combination is 
 with the seeds seed, seed + 1, … The whole file is checked before anything runs. With --out, finished cells
 are kept, and the same command goes on where it was interrupted.")]
 pub(crate) struct Args {
-    /// The experiment
+    /// The file of the experiment to run
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     #[command(flatten)]
     options: Options,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let read = if args.options.quick { Experiment::read_quick } else { Experiment::read };
     execute(&read(&args.file)?, &args.options)

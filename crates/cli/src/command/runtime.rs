@@ -10,10 +10,10 @@ use tracing_subscriber::filter::LevelFilter;
 /// How logs are written, to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// One line of text for each event
     #[default]
     Text,
-    /// One JSON document a line.
+    /// One JSON document a line
     Json,
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     runtime.context("cannot start the runtime")
 }
 
-/// What the operating system tells the process. Made before the first line is printed: whoever has read that line
-/// may send a signal, and must not meet a process that does not listen yet.
+/// The signals that the process listens to. Created before the first line is printed, because a parent
+/// process that has read that line may send a signal at once.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -47,9 +47,9 @@ pub(crate) struct Signals {
 /// What the process is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// SIGTERM or SIGINT.
+    /// To end in good order, by SIGTERM or SIGINT.
     ToEnd,
-    /// SIGHUP: read files again.
+    /// To read its files again, by SIGHUP.
     ToReload,
 }
 

@@ -1,4 +1,4 @@
-//! `posse serve`: a coordinator.
+//! `posse serve`: runs a coordinator until it is asked to end.
 
 use std::path::PathBuf;
 
@@ -30,12 +30,11 @@ pub(crate) struct Args {
     /// How logs are written, to stderr
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log_format: LogFormat,
-    /// Log more
+    /// Also log details that help to find faults
     #[arg(long, short)]
     verbose: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, args.insecure)?;
     if args.check {

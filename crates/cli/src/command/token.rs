@@ -25,7 +25,7 @@ A token is shown once; only its hash is kept. A running coordinator notices chan
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
-    /// The coordinator's file
+    /// The coordinator's configuration file
     #[arg(long, value_name = "FILE", global = true, default_value = "federation.toml")]
     config: PathBuf,
     /// Print one JSON document
@@ -37,10 +37,10 @@ pub(crate) struct Args {
 enum Action {
     /// Make a token and print it
     Create {
-        /// Whom it speaks for
+        /// The number of the agent that the token is for
         #[arg(long, value_name = "NUMBER")]
         agent: u64,
-        /// Where it is valid; repeat it for several
+        /// The federation in which the token is valid; repeat it for several
         #[arg(long, value_name = "NAME", required = true)]
         federation: Vec<String>,
         /// Write the token to a file that only its owner may read, instead of printing it
@@ -51,12 +51,12 @@ enum Action {
     List,
     /// Make a token void; its links are cut
     Revoke {
-        /// As listed
+        /// The token's id, as `posse token list` shows it
         id: String,
     },
     /// Give a token a new secret and print it; the old one stays valid for a while
     Rotate {
-        /// As listed
+        /// The token's id, as `posse token list` shows it
         id: String,
         /// Seconds that the old secret stays valid; 0 makes it void at once
         #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
@@ -67,7 +67,6 @@ enum Action {
     },
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
     let tokens = Tokens::open(&config.token_file())?;

@@ -28,7 +28,6 @@ const SECTIONS: [(Section, &str); 4] = [
     (Section::Faults, ""),
 ];
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let variants: Vec<Variant> = SECTIONS.iter().flat_map(|(section, _)| section.variants()).collect();
     let Some(kind) = &args.kind else {
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Everything by name.
+/// The names of all worlds, arrivals and network presets, each with a summary.
 fn all() -> String {
     let mut text = String::new();
     for (section, title) in SECTIONS.into_iter().filter(|(section, _)| section.tag().is_some()) {
@@ -65,7 +64,7 @@ fn all() -> String {
             those of the tables [network] and [faults].\n"
 }
 
-/// Everything with all settings.
+/// All variants with all their settings, as one JSON document.
 fn all_as_json() -> Value {
     let of = |section: Section| section.variants().iter().map(listing::to_json).collect::<Vec<_>>();
     let one = |section: Section| of(section).pop();

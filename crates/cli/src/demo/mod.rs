@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines of the live table.
 const LINES: u64 = 20;
 
-/// What is shown.
+/// The settings of a demo.
 pub(crate) struct Demo {
     pub(crate) seconds: f64,
     pub(crate) agents: u64,
@@ -35,13 +35,13 @@ pub(crate) struct Demo {
     pub(crate) out: PathBuf,
 }
 
-/// What happened.
+/// What happened in a demo, for the live table and the report.
 pub(crate) struct Story {
     /// Cumulative regret after each interaction.
     pub(crate) isolated: Vec<f64>,
     pub(crate) federated: Vec<f64>,
     pub(crate) central: Vec<f64>,
-    /// After which interaction, and what.
+    /// Notable events: the interaction after which each happened, and its description.
     pub(crate) events: Vec<(u64, String)>,
     pub(crate) up: Cost,
     pub(crate) down: Cost,
@@ -310,7 +310,7 @@ impl Story {
         self.shared + self.unsent == self.federated.len() as u64
     }
 
-    /// What it came to.
+    /// The closing lines of the demo, with the path of its report.
     pub(crate) fn ending(&self, page: &Path) -> String {
         let last = |curve: &[f64]| curve.last().copied().unwrap_or(0.0);
         let (alone, together) = (last(&self.isolated), last(&self.federated));

@@ -8,12 +8,13 @@ use anyhow::Context;
 use super::{Demo, Story};
 use crate::report::{escape, plain};
 
-/// The picture at two widths, of which the page shows the one that fits: width, height, room for names at the right.
+/// The two sizes of the picture: width, height, and room for names at the right. The page shows whichever
+/// fits the window.
 const SIZES: [(&str, f64, f64, f64); 2] = [("wide", 860.0, 420.0, 120.0), ("narrow", 400.0, 320.0, 16.0)];
 const LEFT: f64 = 58.0;
 const BOTTOM: f64 = 46.0;
 const TOP: f64 = 16.0;
-/// Points of a curve.
+/// How many points of a curve are drawn at most.
 const POINTS: usize = 400;
 
 /// Writes `index.html` and `curves.csv`; says where the page is.

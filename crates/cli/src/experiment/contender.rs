@@ -14,7 +14,7 @@ pub(super) const OWN: [&str; 2] = [AGENTS, super::resolve::HORIZON_EACH];
 /// One `[[algorithm]]` with one name.
 pub(super) struct Contender {
     pub(super) name: String,
-    /// Its settings.
+    /// The settings of the algorithm.
     pub(super) table: Table,
     pub(super) header: Span,
     /// What it says instead of the top, of the keys in [`OWN`].

@@ -19,12 +19,12 @@ const ORDERS: [(&str, GroupBy); 2] = [("activity", GroupBy::Activity), ("id", Gr
 pub(crate) struct Curves {
     /// Into how many groups agents are divided; 0 if they are not.
     pub(crate) groups: usize,
-    /// In which order.
+    /// The order in which agents are divided into groups.
     pub(crate) by: GroupBy,
 }
 
 impl Curves {
-    /// What a checked experiment says.
+    /// Reads the `[curves]` table of a checked experiment.
     pub(super) fn read(root: &Table) -> Self {
         let Some(table) = root.get("curves").and_then(|entry| entry.node.table()) else {
             return Self::default();

@@ -3,24 +3,24 @@
 use std::fmt;
 use std::ops::Range;
 
-/// One thing that is wrong.
+/// One thing that is wrong in an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnostic {
-    /// Where, in bytes of the file.
+    /// The range of the file that is wrong, in bytes.
     pub(crate) span: Range<usize>,
-    /// What.
+    /// What is wrong there.
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) help: Option<String>,
 }
 
 impl Diagnostic {
-    /// Something wrong at `span`.
+    /// A diagnostic of what is wrong at `span`, without help.
     pub(crate) fn new(span: &Range<usize>, message: impl Into<String>) -> Self {
         Self { span: span.clone(), message: message.into(), help: None }
     }
 
-    /// With what to do about it.
+    /// Adds a line that says what to do about it.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self

@@ -11,14 +11,14 @@ const KEYS: [&str; 8] = ["title", "caption", "x", "y", "x_scale", "y_scale", "wh
 /// The horizontal axis of curves over time.
 const TIME: &str = "interactions";
 
-/// One `[[figure]]`.
+/// One `[[figure]]` of an experiment, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct FigurePlan {
     pub(crate) title: Option<String>,
     pub(crate) caption: Option<String>,
-    /// What runs to the right.
+    /// What the horizontal axis shows.
     pub(crate) x: Horizontal,
-    /// What runs upwards.
+    /// What the vertical axis shows.
     pub(crate) y: Column,
     /// Logarithmic or linear axes, where the experiment says it; otherwise the data decides.
     pub(crate) x_log: Option<bool>,
@@ -29,7 +29,7 @@ pub(crate) struct FigurePlan {
     pub(crate) published: Vec<Published>,
 }
 
-/// What runs to the right in a figure.
+/// What the horizontal axis of a figure shows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Horizontal {
     /// Interactions: one line for each setting.
@@ -40,7 +40,7 @@ pub(crate) enum Horizontal {
     Setting(String),
 }
 
-/// Numbers that somebody else published.
+/// Numbers that a paper published, drawn beside ours.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Published {
     pub(crate) name: String,

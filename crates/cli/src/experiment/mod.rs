@@ -38,10 +38,10 @@ pub(crate) use library::DataSource;
 use library::Library;
 use source::{Entry, Node, Table};
 
-/// More cells than anybody has time for: surely a slip.
+/// The most cells that an experiment may have. More would take years, so they are surely a slip.
 const MOST_CELLS: u64 = 1_000_000;
 
-/// A checked experiment.
+/// An experiment that was read from its file and checked.
 #[derive(Debug)]
 pub(crate) struct Experiment {
     /// The name of its file.
@@ -56,9 +56,9 @@ pub(crate) struct Experiment {
     pub(crate) resolved: toml::Table,
     /// What it says must hold, or is expected to.
     pub(crate) checks: Vec<Check>,
-    /// Which curves are kept.
+    /// The curves that are kept besides those of all agents together.
     pub(crate) curves: Curves,
-    /// What its figures show.
+    /// The figures that a report draws.
     pub(crate) figures: Vec<FigurePlan>,
     /// The prepared data that its cells read, each with the hash of its content.
     pub(crate) sources: Vec<DataSource>,
@@ -72,7 +72,7 @@ pub(crate) struct Group {
     pub(crate) id: String,
     /// The same as paths and values, `algorithm` first.
     pub(crate) choices: Vec<(String, String)>,
-    /// Everything but the seed.
+    /// The configuration of its runs; every cell has a seed of its own.
     pub(crate) config: RunConfig,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Cell {
     pub(crate) id: String,
     /// Which group it belongs to.
     pub(crate) group: usize,
-    /// Everything that determines it.
+    /// The configuration of the run, with its seed.
     pub(crate) config: RunConfig,
 }
 

@@ -41,7 +41,7 @@ pub(super) fn scale_down(root: &mut Table) {
     }
 }
 
-/// The `[[algorithm]]` tables.
+/// The `[[algorithm]]` tables of an experiment; empty if there are none.
 fn algorithms(root: &mut Table) -> &mut [Node] {
     match root.0.iter_mut().find(|entry| entry.key == "algorithm").map(|entry| &mut entry.node.value) {
         Some(Value::List(nodes)) => nodes,

@@ -68,7 +68,7 @@ fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
     }
 }
 
-/// Concrete values.
+/// One combination of the swept values, as tables without sweeps.
 struct Combination<'l> {
     shared: Table,
     algorithm: Table,

@@ -12,20 +12,20 @@ pub(crate) type Span = Range<usize>;
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Where it is.
+    /// The bytes of the file that the value takes up.
     pub(crate) span: Span,
-    /// What it is.
+    /// The value that is written there.
     pub(crate) value: Value,
 }
 
-/// What can be written.
+/// A value as TOML can write it.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     /// A number, word or switch.
     Scalar(toml::Value),
-    /// Several values.
+    /// A list of values, which a setting sweeps over.
     List(Vec<Node>),
-    /// Keys with values.
+    /// A table of keys with their values.
     Table(Table),
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct Table(pub(crate) Vec<Entry>);
 /// A key with its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The key.
+    /// The key as it is written.
     pub(crate) key: String,
-    /// Where the key is.
+    /// The bytes of the file that the key takes up.
     pub(crate) span: Span,
-    /// The value.
+    /// The value of the key, with its place.
     pub(crate) node: Node,
 }
 
@@ -56,12 +56,12 @@ impl Table {
         if problems.is_empty() { Ok(table) } else { Err(problems) }
     }
 
-    /// The entry called `key`.
+    /// Returns the entry called `key`, if there is one.
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
         self.0.iter().find(|entry| entry.key == key)
     }
 
-    /// As a plain value.
+    /// Returns the same value without places.
     pub(crate) fn to_toml(&self) -> toml::Table {
         self.0.iter().map(|entry| (entry.key.clone(), entry.node.to_toml())).collect()
     }
@@ -83,7 +83,7 @@ impl Node {
         if let Value::List(nodes) = &self.value { nodes } else { std::slice::from_ref(self) }
     }
 
-    /// As a plain value.
+    /// Returns the same value without places.
     pub(crate) fn to_toml(&self) -> toml::Value {
         match &self.value {
             Value::Scalar(value) => value.clone(),

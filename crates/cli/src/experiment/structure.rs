@@ -150,7 +150,7 @@ fn check_single_whole(entry: &Entry, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Checks all `[[algorithm]]` tables.
+/// Checks all `[[algorithm]]` tables and appends what is wrong to `found`.
 fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
     let list = match &entry.node.value {
         Value::List(nodes) => nodes.as_slice(),

@@ -116,7 +116,7 @@ pub(crate) fn wrong_type(key: &str, node: &Node, expected: &str) -> Diagnostic {
     Diagnostic::new(&node.span, format!("`{key}` is {}: expected {expected}", node.describe()))
 }
 
-/// A suggestion.
+/// The help line of an error that suggests `word` instead.
 pub(crate) fn did_you_mean(word: &str) -> String {
     format!("did you mean `{word}`?")
 }

@@ -19,9 +19,9 @@ pub(super) struct Client {
     agent: ureq::Agent,
 }
 
-/// How an attempt ended.
+/// How an attempt to download a file ended.
 enum Attempt {
-    /// The file is whole.
+    /// The file was received to its end.
     Whole,
     /// It stopped early, for this reason.
     Stopped(String),
@@ -73,7 +73,8 @@ impl Client {
         }
     }
 
-    /// One request. An error is one that another attempt would not mend.
+    /// Sends one request and receives what it can. Fails only for reasons that another attempt would not
+    /// mend.
     fn attempt(&self, url: &str, part: &Part, bar: &ProgressBar) -> anyhow::Result<Attempt> {
         let have = part.length();
         let mut request = self.agent.get(url);
@@ -216,7 +217,7 @@ impl Part {
         Ok(file)
     }
 
-    /// Begins anew next time.
+    /// Removes the part that was received, so that the next attempt begins anew.
     fn forget(&self) {
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_file(&self.tag);

@@ -18,9 +18,9 @@ use record::Record;
 
 /// What is to be fetched, and how.
 pub(crate) struct Request<'a> {
-    /// The data set.
+    /// The data set to fetch.
     pub(crate) set: &'a KnownSet,
-    /// Where its files go.
+    /// The directory to which its files go.
     pub(crate) directory: PathBuf,
     /// A directory, or the address of a mirror or archive, instead of the publisher's address.
     pub(crate) from: Option<&'a str>,

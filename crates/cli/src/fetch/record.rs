@@ -14,7 +14,7 @@ const NAME: &str = "posse-fetch.json";
 /// The record of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The data set.
+    /// The name of the data set.
     pub(super) set: String,
     /// Its terms as they were accepted; empty if they were not.
     pub(super) licence: String,
@@ -25,9 +25,9 @@ pub(super) struct Record {
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// Of its content.
+    /// The SHA-256 hash of the file's content, in hexadecimal digits.
     pub(super) sha256: String,
-    /// Where it came from.
+    /// The address or path that the file came from.
     pub(super) from: String,
 }
 
@@ -60,7 +60,7 @@ impl Record {
         file.sha256.or_else(|| self.files.get(file.name).map(|entry| entry.sha256.as_str()))
     }
 
-    /// Takes note of a file that was fetched, unless its hash is another than the one that is known.
+    /// Records a file that was fetched. Fails if its hash differs from the known one.
     pub(super) fn admit(&mut self, file: &KnownFile, path: &Path, from: &str) -> anyhow::Result<()> {
         let got = hash(path)?;
         if let Some(expected) = self.expected(file)

@@ -25,21 +25,21 @@ const SUMMARY: &str = "summary.parquet";
 /// What a page was made of.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The figure.
+    /// The id of the figure.
     pub(crate) id: String,
-    /// Where it was published.
+    /// The paper that published it.
     pub(crate) paper: String,
-    /// What it shows.
+    /// What the figure shows, in a line.
     pub(crate) shows: String,
     /// SHA-256 of the experiment's text.
     pub(crate) experiment_sha256: String,
     /// SHA-256 of the numbers beside the page.
     pub(crate) summary_sha256: String,
-    /// Who ran it.
+    /// The build of posse that ran it.
     pub(crate) posse: Build,
-    /// How many cells there are, with how many seeds.
+    /// How many cells there are.
     pub(crate) cells: usize,
-    /// Seeds of each setting.
+    /// How many seeds each setting ran with.
     pub(crate) seeds: u64,
     /// What all cells took, on one processor.
     pub(crate) processor_minutes: f64,

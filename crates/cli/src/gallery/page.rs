@@ -44,7 +44,7 @@ pub(super) fn chosen(written: Vec<PathBuf>) -> anyhow::Result<Vec<String>> {
     Ok(kept.iter().map(|(_, path)| format!("{}.svg", name(path))).collect())
 }
 
-/// The page as Markdown.
+/// The page of one figure as Markdown.
 pub(super) fn page(record: &Record, material: &Material<'_>, experiment: &str) -> String {
     let Record { id, paper, shows, .. } = record;
     let mut text = format!(

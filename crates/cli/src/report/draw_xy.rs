@@ -1,4 +1,4 @@
-//! Drawing lines and dots over two axes. `page.js` draws the same anew when somebody changes an axis.
+//! Draws lines and dots over two axes. `page.js` draws the same again when the reader changes an axis.
 
 use super::figure::{Form, Series, Xy};
 use super::scale::{Scale, tick_label};
@@ -221,7 +221,7 @@ impl Labels {
     }
 }
 
-/// Errors both ways.
+/// Draws the standard errors of a point as lines, in both directions where they are known.
 fn whiskers(
     picture: &mut Picture,
     (at, level): (f64, f64),

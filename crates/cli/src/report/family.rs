@@ -2,10 +2,10 @@
 
 use super::material::Line;
 
-/// A curve of settings.
+/// Settings that are drawn as one curve.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// What they have in common.
+    /// The part of their names that the settings have in common.
     pub(super) name: String,
     /// Their places, each with the value of what is swept.
     pub(super) members: Vec<(usize, Option<String>)>,

@@ -21,7 +21,7 @@ pub(super) struct View {
     pub(super) plot: Plot,
 }
 
-/// What can be drawn.
+/// A plot of one of three kinds.
 #[derive(Clone, Debug)]
 pub(super) enum Plot {
     Xy(Xy),
@@ -37,14 +37,14 @@ pub(super) struct Xy {
     pub(super) series: Vec<Series>,
 }
 
-/// What an axis measures.
+/// An axis: its label, and whether it is logarithmic.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) log: bool,
 }
 
-/// Points that belong together.
+/// Points that are drawn together under one name.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub(super) name: String,
@@ -67,7 +67,7 @@ impl Series {
 /// Letters of a name at the end of a line.
 const MOST_LETTERS: usize = 20;
 
-/// How points are drawn.
+/// How the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A line with a band about it, and a few markers.
@@ -89,14 +89,14 @@ pub(super) struct Point {
     pub(super) label: Option<String>,
 }
 
-/// Distributions, a row each.
+/// Distributions as box plots, one row for each.
 #[derive(Clone, Debug)]
 pub(super) struct Boxes {
     pub(super) axis: Axis,
     pub(super) rows: Vec<BoxRow>,
 }
 
-/// A distribution.
+/// The distribution of one number over agents.
 #[derive(Clone, Debug)]
 pub(super) struct BoxRow {
     pub(super) name: String,
@@ -174,8 +174,8 @@ impl Bars {
 }
 
 impl Xy {
-    /// For each series a later one that is drawn over the whole of it, so that it would not be seen: both have the
-    /// same points to within half a percent of the height of the plot.
+    /// For each series, the later series that covers it completely, if there is any: both have the same
+    /// points to within half a percent of the height of the plot.
     pub(super) fn hidden(&self) -> Vec<Option<usize>> {
         let heights = self.series.iter().flat_map(|series| series.points.iter().map(|point| point.y));
         let (low, high) =

@@ -30,7 +30,7 @@ const COLUMNS: [SummaryColumn; 7] = [
     ("rounds", &["rounds"]),
 ];
 
-/// The whole page.
+/// The whole report as one HTML page.
 pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
     let manifest = &material.made.manifest;
     let title = manifest.title.as_deref().unwrap_or(&manifest.experiment);
@@ -283,7 +283,7 @@ fn switch_of_rows(log: bool) -> String {
     )
 }
 
-/// Linear or logarithmic.
+/// The switches with which the reader makes an axis linear or logarithmic.
 fn switches(xy: &Xy) -> String {
     let switch = |axis: &str, log: bool| {
         let checked = if log { " checked" } else { "" };
@@ -344,7 +344,7 @@ fn table(numbers: &Numbers, label: &str) -> String {
     )
 }
 
-/// A number as people read it, with all its digits for whoever wants them.
+/// A table cell with the rounded number; its attributes hold all digits for scripts.
 fn number(estimate: &Estimate) -> String {
     let error = estimate.error.map_or_else(String::new, |error| format!(" data-e=\"{error:?}\""));
     format!("<td data-v=\"{:?}\"{error}>{}</td>", estimate.mean, estimate.with_error())
@@ -404,7 +404,7 @@ fn privacy(material: &Material<'_>) -> String {
     )
 }
 
-/// Cells that failed.
+/// The section that lists cells that failed; empty if none did.
 fn failures(material: &Material<'_>) -> String {
     const SHOWN: usize = 50;
     if material.failures.is_empty() {

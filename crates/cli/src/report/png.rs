@@ -10,7 +10,7 @@ const FONT: &[u8] = include_bytes!("../../assets/OpenSans-Regular-subset.ttf");
 /// Pixels for each unit of a picture: 300 to the inch where a picture is about 7 inches wide.
 const DENSITY: f32 = 3.0;
 
-/// A picture as PNG.
+/// Renders an SVG picture as PNG. Fails if the SVG cannot be parsed.
 pub(super) fn render(svg: &str) -> anyhow::Result<Vec<u8>> {
     let mut options = Options { font_family: "Open Sans".into(), ..Options::default() };
     let fonts = options.fontdb_mut();

@@ -78,7 +78,7 @@ impl Style {
         Self { colour: index % COLOURS.len(), dash: shifted % DASHES.len(), marker: shifted % MARKERS.len() }
     }
 
-    /// The look of numbers that somebody else published: ink, dotted.
+    /// The style of numbers that a paper published: dotted, in the colour of the text.
     pub(super) const fn published(index: usize) -> Self {
         Self { colour: COLOURS.len() - 1, dash: 2, marker: (index + 3) % MARKERS.len() }
     }

@@ -1,4 +1,4 @@
-//! Pieces of SVG.
+//! Writes the elements of SVG pictures.
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use super::style;
 pub(super) struct Picture {
     width: f64,
     height: f64,
-    /// What is said to those who do not see it.
+    /// The description that screen readers speak.
     label: String,
-    /// Attributes of the whole.
+    /// Attributes of the `<svg>` element.
     attributes: String,
     body: String,
 }
@@ -29,12 +29,12 @@ impl Picture {
         Self { width, height, label: label.into(), attributes: String::new(), body: String::new() }
     }
 
-    /// Notes something about the whole picture, for whoever reads it with a program.
+    /// Adds a `data-` attribute to the `<svg>` element, for programs that read the picture.
     pub(super) fn note(&mut self, name: &str, value: impl std::fmt::Display) {
         let _ = write!(self.attributes, " data-{name}=\"{}\"", escape(&value.to_string()));
     }
 
-    /// Adds markup.
+    /// Appends markup to the picture as it is.
     pub(super) fn raw(&mut self, markup: &str) {
         self.body.push_str(markup);
     }

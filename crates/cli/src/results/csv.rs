@@ -17,7 +17,7 @@ pub(super) fn write(path: &Path, frame: &Frame) -> anyhow::Result<()> {
     })
 }
 
-/// A frame as text.
+/// The frame as CSV text, with a header line.
 fn text(frame: &Frame) -> String {
     let names = frame.columns.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>();
     let mut text = names.join(",") + "\n";

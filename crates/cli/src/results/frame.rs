@@ -227,12 +227,12 @@ struct Point<'a> {
     row: &'a Row<'a>,
     /// Which group of agents, if not all.
     agents: Option<String>,
-    /// Interactions of all agents.
+    /// How many interactions all agents had had by then.
     step: u64,
     tally: &'a Tally,
 }
 
-/// Words as a column.
+/// A column of text with these values.
 fn texts<'t>(values: impl Iterator<Item = &'t str>) -> Values {
     Values::Text(values.map(|value| Some(value.to_owned())).collect())
 }

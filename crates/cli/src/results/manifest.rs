@@ -11,7 +11,7 @@ use crate::check::Verdict;
 use crate::experiment::{DataSource, Experiment};
 use crate::shard::Shard;
 
-/// The file's name.
+/// The name of the manifest's file in a directory of results.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The version of the layout of a directory.
@@ -26,17 +26,17 @@ const OLDEST: u32 = 2;
 pub(crate) struct Manifest {
     /// The version of the layout.
     pub(crate) format: u32,
-    /// The experiment's id.
+    /// The id of the experiment: the name of its file.
     pub(crate) experiment: String,
-    /// Its title.
+    /// The title of the experiment, if it has one.
     pub(crate) title: Option<String>,
     /// Whether it was scaled down for a first look.
     pub(crate) quick: bool,
     /// Which part of the plan, if not all of it.
     pub(crate) shard: Option<Shard>,
-    /// Who made it.
+    /// The build of posse that made the results.
     pub(crate) posse: Build,
-    /// Where.
+    /// The class of machine that the results were made on.
     pub(crate) host: Host,
     /// The experiment with all defaults.
     pub(crate) config: Value,
@@ -52,18 +52,18 @@ pub(crate) struct Manifest {
     pub(crate) privacy: Vec<Value>,
 }
 
-/// A build of posse.
+/// A build of posse: its version, and its commit if known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Build {
-    /// The version.
+    /// The version from Cargo.toml.
     pub(crate) version: String,
     /// The commit, if it was known.
     pub(crate) commit: Option<String>,
 }
 
 impl Build {
-    /// This one.
+    /// The build that runs now.
     pub(crate) fn this() -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -107,7 +107,7 @@ impl std::fmt::Display for Host {
 }
 
 impl Host {
-    /// This one.
+    /// The machine that this process runs on.
     pub(crate) fn this() -> Self {
         Self {
             os: std::env::consts::OS.into(),
@@ -137,11 +137,11 @@ fn features() -> Vec<&'static str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Status {
-    /// The cell.
+    /// The id of the cell.
     pub(crate) id: String,
-    /// `done`, `failed` or `pending`.
+    /// How far the cell has come: `done`, `failed` or `pending`.
     pub(crate) status: Progress,
-    /// Why it failed.
+    /// The error of a cell that failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) error: Option<String>,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Progress {
-    /// It has a row.
+    /// It ran and has a row of results.
     Done,
     /// It has an error instead.
     Failed,

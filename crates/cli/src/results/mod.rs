@@ -52,7 +52,7 @@ pub(crate) struct Results {
     _lock: File,
 }
 
-/// What was there before.
+/// What a directory of results held before this run.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     /// What came of each cell, as far as it is known.
@@ -178,12 +178,12 @@ fn frames(experiment: &Experiment, rows: &[Row<'_>]) -> [(&'static str, Frame); 
     ]
 }
 
-/// A directory of results that somebody else made.
+/// The content of a directory of results that an earlier command wrote.
 #[derive(Debug)]
 pub(crate) struct Made {
-    /// What it says about itself.
+    /// The manifest of the directory.
     pub(crate) manifest: Manifest,
-    /// The experiment.
+    /// The experiment as the manifest describes it.
     pub(crate) experiment: Experiment,
     /// Its part of the plan.
     pub(crate) cells: Vec<Cell>,
@@ -253,7 +253,8 @@ impl Made {
     }
 }
 
-/// Makes sure that nobody else writes to `directory`, and that we can.
+/// Locks `directory` for this process. Fails if it cannot be written to, or if another process holds the
+/// lock.
 fn lock(directory: &Path) -> anyhow::Result<File> {
     let shown = directory.display();
     let file = File::create(directory.join(LOCK))

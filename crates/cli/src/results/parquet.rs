@@ -1,4 +1,4 @@
-//! Frames as Parquet files.
+//! Writes frames as Parquet files.
 
 use std::fs::File;
 use std::path::Path;

@@ -13,10 +13,10 @@ use crate::experiment::Cell;
 use crate::row::Record;
 use crate::runner::Outcome;
 
-/// The directory of cells.
+/// The directory, within the results, with one file for each finished cell.
 pub(super) const CELLS: &str = "cells";
 
-/// What a file says.
+/// The content of the file of one cell.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -33,7 +33,7 @@ struct Stored {
 /// What was found where a finished cell would be.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Nothing.
+    /// There is no file: the cell has not finished.
     Nothing,
     /// What came of the cell.
     Outcome(Box<Outcome>),

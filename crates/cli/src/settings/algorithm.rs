@@ -1,4 +1,4 @@
-//! The settings of algorithms.
+//! The keys of `[[algorithm]]` tables, with their meaning and range.
 
 use super::{Kind, Setting, setting};
 
@@ -8,11 +8,11 @@ pub(super) const LINKS: &[&str] = &["identity", "logistic", "poisson", "probit"]
 /// The kernels of kernel regression.
 const KERNELS: &[&str] = &["exponential", "rbf", "matern-1.5", "matern-2.5", "linear"];
 
-/// Settings of `[[algorithm]]`.
+/// The keys that `[[algorithm]]` may have.
 pub(super) const ALGORITHM: &[Setting] = &[
     setting("regularization", Kind::Number, "λ: weight of the belief that parameters are zero", "above 0"),
     setting("noise", Kind::Number, "σ: scale of the reward noise the width assumes", "0 or more"),
-    setting("confidence", Kind::Number, "δ: probability with which the width may fail", "between 0 and 1"),
+    setting("confidence", Kind::Number, "δ: chance that the width may fail", "between 0 and 1"),
     setting("norm_bound", Kind::Number, "S: bound on the norm of the true parameters", "above 0"),
     setting("width", Kind::OneOf(&["log-det", "det-trace"]), "how the width measures information", ""),
     setting("width_scale", Kind::Number, "multiplies the theoretical width", "0 or more"),
@@ -20,18 +20,13 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting(
         "upload_threshold",
         Kind::Threshold,
-        "γ_U: growth of det V after which an agent uploads",
+        "γ_U: growth of det V that makes an agent upload",
         "1 to inf",
     ),
-    setting(
-        "download_threshold",
-        Kind::Threshold,
-        "γ_D: growth of det V after which a snapshot is sent",
-        "1 to inf",
-    ),
+    setting("download_threshold", Kind::Threshold, "γ_D: growth of det V that sends a snapshot", "1 to inf"),
     setting("join", Kind::OneOf(&["lazy", "eager", "pull-on-join"]), "when newcomers become known", ""),
     setting("min_upload", Kind::Whole, "fewest observations an upload may hold", "1 or more"),
-    setting("snapshot_in_receipt", Kind::Switch, "answer an upload of an agent that is behind at once", ""),
+    setting("snapshot_in_receipt", Kind::Switch, "answer an upload of an agent behind at once", ""),
     setting("override", Kind::Tables(OVERRIDE), "tables of agent, upload_threshold, download_threshold", ""),
     setting("sampling_scale", Kind::Number, "multiplies the width of the sampled model", "0 or more"),
     setting(
@@ -154,32 +149,22 @@ pub(super) const PRIVACY: &[Setting] = &[
     setting("epsilon", Kind::Number, "ε of one unit over the whole run", "above 0"),
     setting("delta", Kind::Number, "δ: probability with which ε may fail", "between 0 and 1"),
     setting("unit", Kind::OneOf(&["interaction", "user"]), "what ε protects", ""),
-    setting(
-        "user_cap",
-        Kind::Whole,
-        "interactions of one user that are learned from (unit user)",
-        "1 or more",
-    ),
-    setting(
-        "mechanism",
-        Kind::OneOf(&["factorisation", "tree"]),
-        "how the noise of successive releases is correlated",
-        "",
-    ),
+    setting("user_cap", Kind::Whole, "interactions of a user that count (unit user)", "1 or more"),
+    setting("mechanism", Kind::OneOf(&["factorisation", "tree"]), "how noise of releases is correlated", ""),
     setting("max_releases", Kind::Whole, "releases of one stream of sums", "1 to 512"),
     setting("feature_bound", Kind::Number, "X̄: the longest features", "above 0"),
-    setting("reward_bound", Kind::Number, "Ȳ: the largest distance of a reward from the centre", "above 0"),
+    setting("reward_bound", Kind::Number, "Ȳ: the furthest reward from the centre", "above 0"),
     setting("reward_centre", Kind::Number, "subtracted from every reward before it is learned", ""),
     setting("clip", Kind::OneOf(&["scale", "refuse"]), "what to do with what is larger", ""),
     setting("first_release", Kind::Whole, "observations before the first release", "1 or more"),
     setting("release_growth", Kind::Number, "growth of observations until the next release", "above 1"),
-    setting("edge_share", Kind::Number, "share of the budget that tells users apart", "between 0 and 1"),
+    setting("edge_share", Kind::Number, "share of the budget to tell users apart", "between 0 and 1"),
     setting("edge_releases", Kind::Whole, "releases of one user's sums to that end", "1 to 512"),
-    setting("edge_first", Kind::Whole, "observations of a user before the first of these", "1 or more"),
+    setting("edge_first", Kind::Whole, "observations of a user before the first", "1 or more"),
     setting("edge_growth", Kind::Number, "growth of a user's observations until the next", "above 1"),
-    setting("streams", Kind::Whole, "streams that bounds on the noise hold for at once", "1 or more"),
+    setting("streams", Kind::Whole, "streams that noise bounds hold for at once", "1 or more"),
     setting("noise_failure", Kind::Number, "probability with which those may fail", "between 0 and 1"),
-    setting("raw_buffer", Kind::Switch, "choose with raw observations too: a weaker promise", ""),
+    setting("raw_buffer", Kind::Switch, "choose with raw observations: promise less", ""),
 ];
 
 /// Settings that mean something else for `fed-lin-ucb`.
@@ -198,7 +183,7 @@ pub(super) const KERNEL: &[Setting] = &[setting(
     "above 0",
 )];
 
-/// Settings of `[[algorithm.override]]`.
+/// The keys that `[[algorithm.override]]` may have.
 const OVERRIDE: &[Setting] = &[
     setting("agent", Kind::Whole, "whose", ""),
     setting("upload_threshold", Kind::Threshold, "its γ_U, if not everybody's", "1 to inf"),

@@ -16,12 +16,12 @@ use serde_json::Value;
 
 pub(crate) use world::PRESETS;
 
-/// One key.
+/// One key of an experiment, with its meaning and what it takes.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// As written in experiments.
+    /// The key as experiments write it.
     pub(crate) key: &'static str,
-    /// What it takes.
+    /// The kind of value that the key takes.
     pub(crate) kind: Kind,
     /// What it means, in a line.
     pub(crate) meaning: &'static str,
@@ -34,22 +34,22 @@ const fn setting(key: &'static str, kind: Kind, meaning: &'static str, range: &'
     Setting { key, kind, meaning, range }
 }
 
-/// What a key takes.
+/// The kind of value that a key takes.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// Any number.
+    /// A number, whole or not.
     Number,
     /// An integer, zero or more.
     Whole,
     /// An integer, zero or more, for which memory must be found: at most this.
     Size(i64),
-    /// A number, or infinity.
+    /// A number, or `inf` for infinity.
     Threshold,
-    /// `true` or `false`.
+    /// A switch, `true` or `false`.
     Switch,
-    /// Any text.
+    /// A text in quotes.
     Text,
-    /// One of these words.
+    /// One of these words, in quotes.
     OneOf(&'static [&'static str]),
     /// A table with these keys.
     Table(&'static [Setting]),
@@ -76,20 +76,20 @@ impl Kind {
 /// A table of an experiment with settings in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Section {
-    /// `[environment]`
+    /// The table `[environment]`: the world.
     Environment,
-    /// `[arrival]`
+    /// The table `[arrival]`: the order in which agents act.
     Arrival,
-    /// `[network]`
+    /// The table `[network]`: how messages travel.
     Network,
-    /// `[faults]`
+    /// The table `[faults]`: how machines fail.
     Faults,
-    /// `[[algorithm]]`
+    /// The tables `[[algorithm]]`: the algorithms that are compared.
     Algorithm,
 }
 
 impl Section {
-    /// All of them.
+    /// Every section, in the order of an experiment.
     pub(crate) const ALL: [Self; 5] =
         [Self::Environment, Self::Arrival, Self::Network, Self::Faults, Self::Algorithm];
 
@@ -175,9 +175,9 @@ impl Section {
 /// A variant of a section, such as one algorithm.
 #[derive(Debug)]
 pub(crate) struct Variant {
-    /// Where it belongs.
+    /// The section that it is a variant of.
     pub(crate) section: Section,
-    /// Its name in experiments.
+    /// The name of the variant in experiments.
     pub(crate) name: String,
     /// What it is, in a line.
     pub(crate) summary: String,
@@ -219,7 +219,7 @@ impl Variant {
     }
 }
 
-/// What `threshold` stands for.
+/// The two settings that the shorthand `threshold` sets.
 pub(crate) const BOTH_THRESHOLDS: [&str; 2] = ["upload_threshold", "download_threshold"];
 
 /// A shorthand of experiments, not a setting of any configuration.

@@ -6,7 +6,7 @@ use super::{Kind, Setting, setting};
 /// The networks that people know.
 pub(crate) const PRESETS: &[&str] = &["ideal", "wifi", "cellular", "satellite", "hostile"];
 
-/// Settings of `[environment]`.
+/// The keys that `[environment]` may have.
 pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("dimension", Kind::Size(10_000), "d: features of an arm", "1 or more"),
     setting(
@@ -56,16 +56,16 @@ pub(super) const ENVIRONMENT: &[Setting] = &[
     setting("drift", Kind::Table(DRIFT), "parameters that turn over time; not set: they stay", ""),
 ];
 
-/// Settings of `noise_shape`.
+/// The keys that the table `noise_shape` may have.
 const NOISE_SHAPE: &[Setting] = &[
     setting("law", Kind::OneOf(&["gaussian", "uniform", "student-t"]), "the family", ""),
     setting("degrees", Kind::Number, "degrees of freedom of student-t", "above 2"),
 ];
 
-/// Settings of `drift`.
+/// The keys that the table `drift` may have.
 const DRIFT: &[Setting] = &[setting("period", Kind::Whole, "steps of one full turn", "2 or more")];
 
-/// Settings of `[arrival]`.
+/// The keys that `[arrival]` may have.
 pub(super) const ARRIVAL: &[Setting] = &[
     setting("exponent", Kind::Number, "how uneven; 0 is uniform", "0 or more"),
     setting("concentration", Kind::Number, "α: how even", "above 0"),
@@ -74,7 +74,7 @@ pub(super) const ARRIVAL: &[Setting] = &[
     setting("lifetime", Kind::Number, "mean stay of an agent as a share of the horizon", "above 0"),
 ];
 
-/// Settings of `[network]`.
+/// The keys that `[network]` may have.
 pub(super) const NETWORK: &[Setting] = &[
     setting("preset", Kind::OneOf(PRESETS), "gives what is not set", ""),
     setting("interval", Kind::Number, "ms from one interaction to the next, over all agents", "above 0"),
@@ -89,7 +89,7 @@ pub(super) const NETWORK: &[Setting] = &[
     setting("partition_length", Kind::Number, "ms; for how long", "below partition_every"),
 ];
 
-/// Settings of `[faults]`.
+/// The keys that `[faults]` may have.
 pub(super) const FAULTS: &[Setting] = &[
     setting("agent_crash", Kind::Number, "probability per interaction that some agent crashes", "0 to 1"),
     setting("volatile", Kind::Number, "share of crashes after which an agent knows nothing", "0 to 1"),

@@ -14,7 +14,7 @@ const LOCAL: [u8; 4] = *b"PK\x03\x04";
 const END_LENGTH: u64 = 22;
 const LONGEST_COMMENT: u64 = 0xffff;
 
-/// An archive on a disk.
+/// A ZIP archive on a disk.
 #[derive(Debug)]
 pub struct Archive {
     file: File,
@@ -64,7 +64,7 @@ impl Archive {
         Ok(Self { file, members })
     }
 
-    /// The files in it.
+    /// The files in the archive, in the order of its directory.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members

@@ -6,7 +6,7 @@ use super::{KnownFile, KnownSet};
 use crate::error::DataError;
 use crate::log::{GenericLog, LogFiles};
 
-/// All of them.
+/// Every log of decisions that posse knows.
 pub(super) const ALL: &[KnownSet] = &[KnownSet {
     name: "open-bandit",
     title: "Open Bandit Dataset: clicks on 80 items, with propensities; one directory a policy",

@@ -14,13 +14,13 @@ use crate::recommender::RecommenderFiles;
 /// A data set that is known by name. posse brings none of them; `posse data fetch` gets them from their publishers.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownSet {
-    /// Its name in commands.
+    /// The name that commands and experiments use.
     pub name: &'static str,
-    /// What it is.
+    /// The full title, for people.
     pub title: &'static str,
-    /// The publisher's terms.
+    /// The publisher's terms of use, in a few words.
     pub licence: &'static str,
-    /// Where to get it.
+    /// The web page of the publisher.
     pub address: &'static str,
     /// The publisher's archive with the files in it, if there is one to download.
     pub download: Option<&'static str>,
@@ -33,7 +33,7 @@ pub struct KnownSet {
 /// A file of a known data set.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownFile {
-    /// Its name, as published.
+    /// The name of the file as it is published.
     pub name: &'static str,
     /// SHA-256 of the copies we have seen; publishers may have others.
     pub sha256: Option<&'static str>,
@@ -45,7 +45,7 @@ impl KnownFile {
     }
 }
 
-/// All known data sets.
+/// Returns all data sets that posse knows: labelled tables, recommenders, then logs.
 #[must_use]
 pub fn all() -> Vec<&'static KnownSet> {
     uci::ALL.iter().chain(recommenders::ALL).chain(logs::ALL).collect()
@@ -60,7 +60,7 @@ pub fn find(name: &str) -> Option<&'static KnownSet> {
 /// How a labelled table is usually cut into clusters.
 #[derive(Clone, Copy, Debug)]
 pub struct Clustered {
-    /// The class that pays.
+    /// The class whose rows pay 1; rows of other classes pay 0.
     pub target: &'static str,
     /// How many of the features are used, if not all.
     pub features: Option<usize>,

@@ -12,7 +12,7 @@ const fn unseen(name: &'static str) -> KnownFile {
     KnownFile { name, sha256: None }
 }
 
-/// All of them.
+/// Every recommender data set that posse knows.
 pub(super) const ALL: &[KnownSet] = &[
     KnownSet {
         name: "lastfm",

@@ -9,7 +9,7 @@ use crate::records::Format;
 
 const CC_BY: &str = "CC BY 4.0";
 
-/// All of them.
+/// Every labelled table that posse knows.
 pub(super) const ALL: &[KnownSet] = &[
     KnownSet {
         name: "shuttle",

@@ -1,4 +1,4 @@
-//! Logs of decisions.
+//! Examines prepared logs of decisions.
 
 use std::path::Path;
 

@@ -23,14 +23,14 @@ pub struct Health {
     pub facts: Vec<(String, String)>,
     /// What is worth knowing or wrong, the worst first.
     pub findings: Vec<Finding>,
-    /// How things are spread.
+    /// Histograms that show how values are spread, such as rows over classes.
     pub histograms: Vec<Histogram>,
 }
 
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How serious it is.
+    /// How serious the finding is.
     pub level: Severity,
     /// What was found, with its number.
     pub what: String,
@@ -42,16 +42,16 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Results would mislead.
+    /// Results of experiments on this data would mislead.
     Problem,
     /// Worth knowing before results are believed.
     Notice,
-    /// As it should be.
+    /// The data is as it should be in this respect.
     Good,
 }
 
 impl Severity {
-    /// As shown.
+    /// The word that reports show for this severity.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -62,12 +62,12 @@ impl Severity {
     }
 }
 
-/// How often there is what.
+/// How many things fall into each range, or have each name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
-    /// What is counted.
+    /// What is counted, as a heading.
     pub of: String,
-    /// A range or a name, and how many.
+    /// Each range or name with its count.
     pub bars: Vec<(String, u64)>,
 }
 
@@ -88,7 +88,8 @@ impl Health {
     }
 }
 
-/// Examines a prepared directory.
+/// Examines a prepared directory and returns what was found, the worst first. Fails if the directory is not
+/// prepared data or cannot be read.
 pub fn examine(directory: &Path) -> Result<Health, DataError> {
     let manifest = Manifest::read(directory)?;
     let mut health = Health::default();

@@ -31,7 +31,7 @@ pub(super) fn share_of_top(counts: &[u64], part: f64) -> f64 {
     if all == 0 { 0.0 } else { sorted[..top].iter().sum::<u64>() as f64 / all as f64 }
 }
 
-/// The middle of some counts.
+/// The median of some counts.
 pub(super) fn median(counts: &[u64]) -> u64 {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Labelled tables.
+//! Examines prepared labelled tables.
 
 use std::path::Path;
 

@@ -16,14 +16,14 @@ use crate::store::{ColumnKind, Draft, Manifest};
 /// The table in a prepared directory of kind `clusters`: the features of each centre, `rows` and `wanted`.
 pub const CLUSTERS: &str = "clusters.parquet";
 
-/// How clusters are prepared.
+/// Settings for preparing a labelled table as clusters of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSettings {
     /// How many clusters, and so arms, there are at most.
     pub clusters: usize,
-    /// The class that pays.
+    /// The class whose rows pay 1; rows of other classes pay 0.
     pub target: String,
-    /// Where the clusters start.
+    /// The seed of the draw of the first centres.
     pub seed: Seed,
 }
 

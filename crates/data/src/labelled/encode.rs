@@ -9,12 +9,12 @@ use crate::records::{RawFile, Records, Watch};
 /// More different values than this are no categories.
 const MOST_CATEGORIES: usize = 10_000;
 
-/// A column as features.
+/// How one column of the file becomes features.
 #[derive(Clone, Debug, PartialEq)]
 enum Input {
-    /// The number itself.
+    /// The column holds numbers and becomes one feature.
     Number { field: usize },
-    /// A feature for each category, in order.
+    /// The column holds categories; each becomes a feature, in the order of `values`.
     Category { field: usize, values: Vec<String> },
 }
 
@@ -30,12 +30,13 @@ pub(super) struct Encoder<'f> {
     pub(super) class_rows: Vec<u64>,
     /// The names of the features.
     pub(super) features: Vec<String>,
-    /// The files as they are.
+    /// Names, lengths and hashes of the files that were read.
     pub(super) sources: Vec<RawFile>,
 }
 
 impl<'f> Encoder<'f> {
-    /// Reads all files once.
+    /// Reads all files once and learns the columns, the categories and the classes. Fails at the first row
+    /// that cannot be used.
     pub(super) fn learn(files: &'f LabelledFiles, watch: Watch<'_>) -> Result<Self, DataError> {
         let mut labels: BTreeMap<String, u64> = BTreeMap::new();
         let mut sources = Vec::new();

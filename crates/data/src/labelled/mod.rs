@@ -21,13 +21,13 @@ pub use table::{ROWS, TableSettings, prepare_table};
 pub struct LabelledFiles {
     /// Which data set it is.
     pub name: String,
-    /// The terms of whoever publishes it.
+    /// The publisher's terms of use.
     pub licence: String,
-    /// The files.
+    /// The files to read, in this order.
     pub files: Vec<PathBuf>,
-    /// How they are laid out.
+    /// How the files are written: separator, header and encoding.
     pub format: Format,
-    /// Where the class is.
+    /// The column that holds the class of a row.
     pub label: Label,
     /// Which columns hold categories; all others hold numbers.
     pub categorical: Categorical,
@@ -41,9 +41,9 @@ pub struct LabelledFiles {
 /// Where the class of a row is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// In the first column.
+    /// The first column holds the class.
     First,
-    /// In the last column.
+    /// The last column holds the class.
     Last,
     /// In the column of this name, or of this number from 1 if there is no header.
     Named(String),
@@ -52,9 +52,9 @@ pub enum Label {
 /// Which columns hold categories. Each category becomes a feature that is 0 or 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Categorical {
-    /// None of them.
+    /// No column holds categories.
     None,
-    /// All of them.
+    /// Every column holds categories.
     All,
     /// Those of these names, or numbers from 1 if there is no header.
     Named(Vec<String>),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How features are scaled.
+/// How the features of a labelled table are scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -15,15 +15,15 @@ pub enum Scale {
     Columns,
     /// Rows to length one, as theory wants it.
     Rows,
-    /// Not at all.
+    /// Features stay as they are in the file.
     None,
 }
 
 impl Scale {
-    /// All of them.
+    /// Every scale that can be chosen.
     pub const ALL: [Self; 4] = [Self::Published, Self::Columns, Self::Rows, Self::None];
 
-    /// Its word in settings.
+    /// The word for this scale in settings and manifests.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Scale {
         matches!(self, Self::Published | Self::Rows)
     }
 
-    /// Whether columns are standardised.
+    /// Whether each column is scaled to mean 0 and variance 1.
     pub(super) const fn scales_columns(self) -> bool {
         matches!(self, Self::Published | Self::Columns)
     }

@@ -15,7 +15,7 @@ use crate::store::{ColumnKind, Draft, Manifest, TableWriter};
 /// The table in a prepared directory of kind `table`: the features, then `label`, then perhaps `group`.
 pub const ROWS: &str = "rows.parquet";
 
-/// How a table is prepared.
+/// Settings for preparing a labelled table row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSettings {
     /// How features are scaled. Default `published`.
@@ -23,7 +23,7 @@ pub struct TableSettings {
     /// How many groups of similar rows to find, so that rows can be divided over agents by group; all rows are
     /// held in memory for it. Default 0: none.
     pub groups: usize,
-    /// Where the groups start. Default 0.
+    /// The seed of the draw of the first centres of groups. Default 0.
     pub seed: Seed,
 }
 
@@ -108,7 +108,7 @@ fn write(table: &mut TableWriter, row: &[f64], label: u32, group: Option<u32>) -
     table.end_row()
 }
 
-/// Scales rows on their way.
+/// Scales rows while they are copied.
 struct Scaler {
     scale: Scale,
     columns: Option<Standardiser>,

@@ -10,38 +10,40 @@ use crate::records::{Format, RawFile, Records, Watch};
 /// Which files there are, and which columns say what.
 #[derive(Clone, Debug)]
 pub struct LogFiles {
-    /// What it is called.
+    /// The name of the prepared log.
     pub name: String,
-    /// The terms of whoever publishes it.
+    /// The publisher's terms of use.
     pub licence: String,
     /// The log: text with a header, perhaps compressed, or Parquet.
     pub log: PathBuf,
     /// What separates the fields of a text.
     pub separator: String,
-    /// Which columns say what.
+    /// The names of the columns to read.
     pub columns: GenericLog,
     /// The items that can be chosen, as text with a header; without them, all actions in the log.
     pub items: Option<PathBuf>,
 }
 
-/// The columns of a log.
+/// The names of the columns of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GenericLog {
-    /// What was done.
+    /// The column with the action that was taken.
     pub action: String,
-    /// What it earned.
+    /// The column with the reward of the action.
     pub reward: String,
-    /// With which probability it was done; without it, all actions were equally likely.
+    /// The column with the probability of the action under the logging policy; without it, all actions are
+    /// taken as equally likely.
     pub propensity: Option<String>,
-    /// Whom it was about, by the values of these columns together; without them, all rows are about one user.
+    /// The columns whose values together tell users apart; without them, all rows are about one user.
     pub user: Vec<String>,
-    /// Where it happened, such as a region.
+    /// The column that tells agents apart, such as a region.
     pub agent: Option<String>,
-    /// When.
+    /// The column with the time of the decision, which must not fall from one row to the next.
     pub time: Option<String>,
-    /// Numbers that were known before; a name that ends with `*` is all columns that begin so.
+    /// The columns with numbers that were known before the decision; a name that ends with `*` stands for all
+    /// columns that begin so.
     pub context: Vec<String>,
-    /// Whether there is one such number for each item.
+    /// Whether `context` has one number for each item.
     pub per_item: bool,
     /// The column of the items' file with what actions call them.
     pub item: String,

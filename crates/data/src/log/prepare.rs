@@ -145,7 +145,7 @@ impl Names {
     }
 }
 
-/// Where the columns are.
+/// The positions of the wanted columns in a row, from 0.
 struct Columns {
     action: usize,
     reward: usize,
@@ -181,7 +181,7 @@ impl Columns {
     }
 }
 
-/// What can be chosen.
+/// The items that can be chosen: their ids, their positions by id, and their features.
 pub(crate) struct Items {
     pub(crate) ids: Vec<String>,
     pub(crate) places: BTreeMap<String, u32>,

@@ -1,4 +1,4 @@
-//! A log in memory.
+//! A prepared log of decisions in memory.
 
 use std::path::Path;
 
@@ -20,10 +20,10 @@ pub enum ContextUse {
 }
 
 impl ContextUse {
-    /// All of them.
+    /// Every use of the context.
     pub const ALL: [Self; 3] = [Self::Blocks, Self::PerItem, Self::None];
 
-    /// Its word in manifests.
+    /// The word for this use in manifests.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ pub struct Log {
     pub(super) context_use: ContextUse,
     /// What actions are called, in their order; empty for logs that were not loaded.
     pub(crate) names: Vec<String>,
-    /// Whether nobody said with which probability actions were taken, so that all are taken as equally likely.
+    /// Whether the log has no propensities, so that all actions are taken as equally likely.
     pub(crate) assumed: bool,
 }
 
@@ -151,25 +151,25 @@ impl Log {
         }
     }
 
-    /// Whom a row was about.
+    /// The user that the decision of this row was about.
     #[must_use]
     pub fn user(&self, row: usize) -> u32 {
         self.users[row]
     }
 
-    /// Where it happened.
+    /// The agent at which the decision of this row was taken.
     #[must_use]
     pub fn agent(&self, row: usize) -> u32 {
         self.agents[row]
     }
 
-    /// What was done.
+    /// The action that was taken in this row, counted from 0.
     #[must_use]
     pub fn action(&self, row: usize) -> usize {
         self.actions[row] as usize
     }
 
-    /// What it earned.
+    /// The reward of the action that was taken in this row.
     #[must_use]
     pub fn reward(&self, row: usize) -> f64 {
         self.rewards[row]

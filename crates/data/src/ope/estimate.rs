@@ -71,12 +71,12 @@ pub enum Estimator {
     Dr,
     /// The same, without the correction where weights are above `threshold` (τ).
     Switch {
-        /// τ.
+        /// τ: rows with larger weights are not corrected.
         threshold: f64,
     },
     /// The same with weights shrunk to λw/(w² + λ): optimistic shrinkage.
     DrOs {
-        /// λ.
+        /// λ: the smaller it is, the more weights shrink.
         shrinkage: f64,
     },
 }
@@ -93,7 +93,7 @@ impl Estimator {
         Self::DrOs { shrinkage: 100.0 },
     ];
 
-    /// Its name.
+    /// The name of the estimator in results and commands.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -185,9 +185,9 @@ pub enum Interval {
     Bernstein,
     /// From the percentiles of resampled logs.
     Bootstrap {
-        /// How many.
+        /// How many resampled logs there are.
         samples: u32,
-        /// Which rows they draw.
+        /// The seed of the draw of their rows.
         seed: Seed,
     },
 }
@@ -199,7 +199,7 @@ pub struct Estimate {
     pub value: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
     /// How many rows count: the weights' effective sample size, or for replay the rows that match.
     pub effective: f64,

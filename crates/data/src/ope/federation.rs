@@ -7,15 +7,15 @@ use posse_core::{
     InputError, Outgoing, Placement, ProtocolError, Seed, Shape, Tick, Uplink, UserId,
 };
 
-/// Nobody waits for anybody, so that time may stand still.
+/// The time of every call. Messages are delivered at once and no machine waits, so time may stand still.
 const NOW: Tick = Tick(1_700_000_000_000_000);
 
-/// Agents, their coordinator, and what they said.
+/// Agents and their coordinator, with messages delivered at once, and the cost of all messages.
 pub(super) struct Cooperation {
     agents: Vec<Box<dyn Agent>>,
     coordinator: Box<dyn Coordinator>,
     central: bool,
-    /// What all messages cost.
+    /// What all messages so far cost.
     pub(super) cost: Cost,
 }
 

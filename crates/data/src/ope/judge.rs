@@ -8,16 +8,16 @@ use super::estimate::{
 use super::reward_model::{ModelKind, RewardModel};
 use crate::log::{LEAST_PROPENSITY, Log};
 
-/// How estimates are made.
+/// Settings of the estimators.
 #[derive(Clone, Copy, Debug)]
 pub struct Judging {
     /// How intervals are made. Default normal.
     pub interval: Interval,
-    /// The probability with which they cover. Default 0.95.
+    /// The probability with which intervals cover the true value. Default 0.95.
     pub level: f64,
     /// The largest weight of a row; `None` for [`usual_limit`], infinity for none. Default `None`.
     pub clip: Option<f64>,
-    /// The model of rewards; `None` for the one that predicts best. Default `None`.
+    /// The model of rewards. `None`, the default, takes the model that predicts best.
     pub model: Option<ModelKind>,
 }
 
@@ -30,34 +30,34 @@ impl Default for Judging {
 /// What estimators say, and how far to trust them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
-    /// Rows judged on.
+    /// How many rows the policy is judged on.
     pub judged: usize,
-    /// What the policy that made the log earned in them, a decision.
+    /// The mean reward of the logging policy in those rows.
     pub logged: f64,
     /// The effective sample size, after clipping.
     pub effective: f64,
     /// The largest weight of a row.
     pub clip: f64,
-    /// Rows whose weight was larger.
+    /// How many rows had a larger weight, which was cut to `clip`.
     pub clipped: usize,
     /// The model of rewards behind `dm`, `dr`, `switch` and `dr-os`; `None` if there is none.
     pub model: Option<ModelKind>,
     /// The share of the variance of rewards that it explains in rows it has not seen.
     pub explained: f64,
-    /// What each estimator says.
+    /// The value that each estimator gives, in the order of [`Estimator::ALL`].
     pub estimates: Vec<Named>,
-    /// Why not to trust the numbers, a sentence each.
+    /// Reasons to distrust the numbers, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// An estimator with what it says.
+/// One estimator with its estimate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Named {
-    /// Its name.
+    /// The name of the estimator.
     pub name: &'static str,
-    /// Its parameter, chosen by the data.
+    /// The parameter of the estimator, chosen from the data; `None` if it has none.
     pub parameter: Option<f64>,
-    /// What it says; `None` if the log says nothing, or the estimator does not suit it.
+    /// The estimate; `None` if no row of the log counts, or the estimator does not suit the log.
     pub estimate: Option<Estimate>,
 }
 
@@ -135,7 +135,8 @@ pub(super) fn is_uniform(log: &Log) -> bool {
     (0..log.rows()).all(|row| (log.propensity(row) - one).abs() < 1e-6 * one)
 }
 
-/// What is wrong with propensities that nobody logged.
+/// Returns warnings about propensities that are not in the log but assumed to be uniform. Empty if the log
+/// has them.
 pub(super) fn about_propensities(log: &Log) -> Vec<String> {
     if !log.assumes_uniform() {
         return Vec::new();

@@ -36,7 +36,7 @@ impl Assignment {
 /// How a policy is evaluated.
 #[derive(Clone, Debug)]
 pub struct EvaluationSettings {
-    /// Who learns.
+    /// The algorithm that agents and coordinator run.
     pub algorithm: Algorithm,
     /// How many agents there are.
     pub agents: u64,
@@ -48,20 +48,20 @@ pub struct EvaluationSettings {
     pub explore: f64,
     /// The seed of the agents.
     pub seed: Seed,
-    /// How estimates are made.
+    /// Settings of the estimators.
     pub judging: Judging,
 }
 
 /// What a policy that learned from a log would earn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evaluation {
-    /// Rows learned from.
+    /// How many rows agents learned from.
     pub learned: usize,
-    /// What learning cost in messages with statistics.
+    /// How many messages with statistics agents and coordinator sent while learning.
     pub messages: u64,
-    /// And in bytes.
+    /// How many bytes those messages have.
     pub bytes: u64,
-    /// What estimators say.
+    /// The estimates, and how far to trust them.
     #[serde(flatten)]
     pub findings: Findings,
 }
@@ -69,19 +69,19 @@ pub struct Evaluation {
 /// A federated policy that learned while a log passed by.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replay {
-    /// Rows of the log.
+    /// How many rows the log has.
     pub rows: usize,
-    /// Rows in which the policy did what was logged, and which it learned from.
+    /// How many rows the policy learned from: those in which it chose the logged action.
     pub matched: usize,
-    /// Why not to trust the numbers, a sentence each.
+    /// Reasons to distrust the numbers, one sentence each.
     pub warnings: Vec<String>,
-    /// What it earned in them, a decision.
+    /// The mean reward in the matched rows, with its interval; `None` if no row matched.
     pub estimate: Option<Estimate>,
-    /// What the policy that made the log earned, a decision.
+    /// The mean reward of the logging policy over all rows.
     pub logged: f64,
-    /// What learning cost in messages with statistics.
+    /// How many messages with statistics agents and coordinator sent while learning.
     pub messages: u64,
-    /// And in bytes.
+    /// How many bytes those messages have.
     pub bytes: u64,
 }
 

@@ -35,10 +35,10 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
-    /// All of them.
+    /// Every kind of reward model.
     pub const ALL: [Self; 3] = [Self::Means, Self::Ridge, Self::Stumps];
 
-    /// Its word in commands.
+    /// The word for this kind in commands and results.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

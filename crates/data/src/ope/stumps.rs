@@ -9,7 +9,7 @@ const RATE: f64 = 0.15;
 /// How many thresholds of an input are tried: quantiles of its values.
 const CUTS: usize = 24;
 
-/// A sum of steps.
+/// A sum of step functions, each of one input.
 #[derive(Clone, Debug)]
 pub(super) struct Boosted {
     steps: Vec<Step>,

@@ -13,26 +13,26 @@ pub use write::Writer;
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// UTF-8 text.
+    /// The column holds UTF-8 text.
     Text,
-    /// Whole numbers that fit into an `i64`.
+    /// The column holds whole numbers that fit into an `i64`.
     Whole,
-    /// Numbers; infinite ones and NaN too.
+    /// The column holds numbers; infinite ones and NaN too.
     Number,
-    /// True or false.
+    /// The column holds true or false.
     Switch,
 }
 
 /// The values of one column, for some or all rows of a table. `None` is a missing value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// UTF-8 text.
+    /// Values of a column of UTF-8 text.
     Text(Vec<Option<String>>),
-    /// Whole numbers.
+    /// Values of a column of whole numbers.
     Whole(Vec<Option<i64>>),
-    /// Numbers; infinite ones and NaN too.
+    /// Values of a column of numbers; infinite ones and NaN too.
     Number(Vec<Option<f64>>),
-    /// True or false.
+    /// Values of a column of true or false.
     Switch(Vec<Option<bool>>),
 }
 

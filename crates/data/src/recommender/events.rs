@@ -16,7 +16,7 @@ use crate::store::{ColumnKind, Draft, Manifest};
 pub struct EventFiles {
     /// The events: text, perhaps compressed, or Parquet.
     pub file: PathBuf,
-    /// How they are written.
+    /// The format of the events' file.
     pub format: EventFormat,
     /// What separates the fields of a text; `None` to find it in the first line.
     pub separator: Option<String>,
@@ -32,7 +32,7 @@ pub struct EventFiles {
     pub vectors: bool,
 }
 
-/// How events are written.
+/// The format of a file of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventFormat {
     /// A table with a header.

@@ -17,7 +17,7 @@ use crate::store::Manifest;
 pub(super) struct ItemFeatures {
     pub(super) values: Vec<f64>,
     pub(super) width: usize,
-    /// Items that have features.
+    /// How many items have features.
     pub(super) described: usize,
     /// Where they come from: `numbers`, `words`, `vectors` or `events`.
     pub(super) from: &'static str,

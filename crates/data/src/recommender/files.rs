@@ -12,15 +12,15 @@ use crate::records::{Format, RawFile, Records, Watch};
 pub struct RecommenderFiles {
     /// Which data set it is.
     pub name: String,
-    /// The terms of whoever publishes it.
+    /// The publisher's terms of use.
     pub licence: String,
-    /// Where the files are.
+    /// The directory with the publisher's files.
     pub raw: PathBuf,
-    /// How they are laid out.
+    /// Which files there are, and how they are written.
     pub shape: Shape,
 }
 
-/// How files are laid out.
+/// A published layout: which files there are, and how they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// HetRec 2011 Last.fm: `user_artists.dat`, `user_taggedartists.dat`, `tags.dat`. An event is an artist that a
@@ -50,16 +50,17 @@ impl Shape {
     }
 }
 
-/// Somebody and something.
+/// An event: a user took an item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
     /// The publisher's number of the user.
     pub user: u64,
     /// The publisher's number of the item.
     pub item: u64,
-    /// How much it was liked; 1 where nobody said.
+    /// The user's rating of the item; 1 where the file has no ratings.
     pub rating: f64,
-    /// When, as the publisher counts: in seconds since 1970, for Last.fm in milliseconds; 0 where nobody said.
+    /// The time of the event as the publisher counts it: seconds since 1970, for Last.fm milliseconds; 0
+    /// where the file has no times.
     pub time: i64,
 }
 
@@ -121,7 +122,8 @@ impl RecommenderFiles {
         })
     }
 
-    /// How often the events are read while preparing, for whoever shows progress.
+    /// How many bytes of events preparing reads, for progress bars: the file is read twice. 0 if the file is
+    /// not there.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         2 * std::fs::metadata(self.events_file().0).map_or(0, |metadata| metadata.len())

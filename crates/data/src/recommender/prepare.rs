@@ -33,15 +33,15 @@ pub enum Normalise {
     /// √d long.
     #[default]
     Columns,
-    /// Not at all.
+    /// Features stay as the projection gives them.
     None,
 }
 
 impl Normalise {
-    /// All of them.
+    /// Every way to scale that can be chosen.
     pub const ALL: [Self; 3] = [Self::Columns, Self::Rows, Self::None];
 
-    /// Its word in settings.
+    /// The word for it in settings and manifests.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

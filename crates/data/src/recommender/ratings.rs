@@ -19,9 +19,9 @@ pub enum Ratings {
 /// A table with a header, and a user and an item in each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnRatings {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// What separates fields.
+    /// The text that separates two fields.
     pub separator: String,
     /// The column that tells users apart.
     pub user: String,
@@ -34,7 +34,7 @@ pub struct OwnRatings {
 /// Pairs of users and items, each once, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    /// User and item.
+    /// The numbers of the user and of the item.
     pub(super) pairs: BTreeSet<(u32, u32)>,
     /// What the file calls each user.
     pub(super) users: Vec<String>,
@@ -72,7 +72,7 @@ impl Ratings {
         }
     }
 
-    /// Bytes that are read, for whoever shows progress.
+    /// How many bytes are read, for progress bars. 0 if the file is not there.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {

@@ -16,7 +16,7 @@ const POWER_ITERATIONS: usize = 7;
 pub struct Projection {
     /// U·Σ: `rank` numbers a row, one row after the other.
     pub rows: Vec<f64>,
-    /// The singular values, descending.
+    /// The singular values, the largest first.
     pub singular: Vec<f64>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A sparse matrix, row by row: column and value, columns ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sparse {
-    /// The rows.
+    /// The entries of each row that are not zero.
     pub rows: Vec<Vec<(u32, f64)>>,
     /// How many columns there are.
     pub columns: usize,

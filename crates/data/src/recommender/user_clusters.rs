@@ -174,7 +174,7 @@ mod tests {
     use super::super::ratings::OwnRatings;
     use super::*;
 
-    /// Two kinds of people: they like different items, of which everybody misses one.
+    /// Ratings by two kinds of users, who like different items. Every user misses one item of its kind.
     fn two_kinds(users: u32, items: u32) -> String {
         let mut text = String::from("who;what;stars\n");
         for user in 0..users {

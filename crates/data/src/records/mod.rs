@@ -45,18 +45,18 @@ impl Format {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawFile {
-    /// Its name.
+    /// The name of the file, without its directory.
     pub file: String,
-    /// Its length.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// SHA-256 of its bytes.
+    /// The SHA-256 hash of the file's bytes, in hexadecimal digits.
     pub sha256: String,
 }
 
 /// Called now and then while files are read, with the bytes read since the last time.
 pub type Watch<'w> = &'w mut dyn FnMut(u64);
 
-/// A file being read.
+/// A text file that is read row by row.
 #[derive(Debug)]
 pub struct Records {
     path: PathBuf,
@@ -167,7 +167,7 @@ impl Records {
         self.len() == 0
     }
 
-    /// Rows read so far.
+    /// How many rows were read so far.
     #[must_use]
     pub const fn rows(&self) -> u64 {
         self.rows
@@ -302,7 +302,7 @@ impl Records {
     }
 }
 
-/// The first bytes of a file; none if it cannot be read, which whoever opens it will say.
+/// The first bytes of a file. Empty if it cannot be read: the error then comes from opening it.
 fn first_bytes(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = std::fs::File::open(path) {

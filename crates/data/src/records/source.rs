@@ -13,7 +13,7 @@ use super::RawFile;
 use crate::error::Problem;
 use crate::store::hexadecimal;
 
-/// A raw file, shared by whoever decodes it and whoever wants to know how far that has come.
+/// A raw file, shared by the decoder that reads it and the progress that counts its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     tap: Rc<RefCell<Tap>>,
@@ -63,7 +63,7 @@ impl Source {
         Ok(Self { tap: Rc::new(RefCell::new(tap)), compressed })
     }
 
-    /// The text in it.
+    /// A reader of the text, decompressed if the file is compressed.
     pub(super) fn reader(&self) -> io::Result<Box<dyn Read>> {
         let shared = Shared(Rc::clone(&self.tap));
         let buffered = io::BufReader::with_capacity(1 << 16, shared);
@@ -75,12 +75,12 @@ impl Source {
         self.tap.borrow().count
     }
 
-    /// Why reading failed.
+    /// Turns an error of the reader into a problem: a damaged archive if the file is compressed.
     pub(super) fn problem(&self, error: &io::Error) -> Problem {
         if self.compressed { Problem::Compression(error.to_string()) } else { Problem::from_io(error) }
     }
 
-    /// Reads what is left and says what the file was.
+    /// Reads the file to its end and returns its name, length and hash.
     pub(super) fn finish(self, path: &Path) -> io::Result<RawFile> {
         io::copy(&mut Shared(Rc::clone(&self.tap)), &mut io::sink())?;
         let tap = self.tap.borrow();

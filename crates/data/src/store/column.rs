@@ -9,22 +9,22 @@ use crate::parquet_file::{Kind, Values};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ColumnKind {
-    /// Finite numbers.
+    /// The column holds finite numbers.
     Number,
-    /// Whole numbers.
+    /// The column holds whole numbers that fit into an `i64`.
     Whole,
-    /// Text.
+    /// The column holds UTF-8 text.
     Text,
 }
 
 /// Values of one column, of some or all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// Finite numbers.
+    /// Values of a column of finite numbers.
     Number(Vec<f64>),
-    /// Whole numbers.
+    /// Values of a column of whole numbers.
     Whole(Vec<i64>),
-    /// Text.
+    /// Values of a column of text.
     Text(Vec<String>),
 }
 

@@ -132,7 +132,8 @@ impl TableWriter {
         }
     }
 
-    /// Ends the current row.
+    /// Ends the current row. Writes a group of rows to the file when enough are gathered, and fails if that
+    /// fails.
     pub fn end_row(&mut self) -> Result<(), DataError> {
         if self.buffers[0].len() < self.group_rows { Ok(()) } else { self.flush() }
     }

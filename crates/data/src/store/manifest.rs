@@ -28,9 +28,9 @@ pub struct Manifest {
     pub kind: String,
     /// SHA-256 of the content: of all values in all tables, whatever their encoding.
     pub hash: String,
-    /// The terms of whoever publishes the data.
+    /// The publisher's terms of use.
     pub licence: String,
-    /// How it was prepared.
+    /// The settings that it was prepared with, by name.
     pub settings: BTreeMap<String, String>,
     /// Rows, users, items and so on.
     pub counts: BTreeMap<String, u64>,
@@ -52,14 +52,14 @@ pub struct StoredTable {
     pub file: String,
     /// How many rows it has.
     pub rows: u64,
-    /// Its columns.
+    /// The name and the type of each column, in order.
     pub columns: Vec<(String, ColumnKind)>,
-    /// SHA-256 of its values.
+    /// The SHA-256 hash of all values, whatever their encoding.
     pub hash: String,
 }
 
 impl Manifest {
-    /// A manifest without content.
+    /// A manifest without hash, settings, counts and tables, to be filled in while preparing.
     #[must_use]
     pub fn new(name: &str, kind: &str, licence: &str) -> Self {
         Self {

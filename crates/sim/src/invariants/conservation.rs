@@ -148,8 +148,8 @@ impl Invariant for Uploads {
     }
 }
 
-/// For rounds: what everybody holds never exceeds what was learned, and once all is quiet nothing is
-/// missing but what crashes took.
+/// For algorithms with rounds: agents and coordinator together never hold more observations than agents
+/// learned, and once all is quiet nothing is missing but what crashes took.
 #[derive(Default)]
 struct Rounds {
     learned: u64,

@@ -1,5 +1,4 @@
-//! Once links heal and all is quiet, nothing is on its way any more: nobody waits for an answer that will
-//! not come.
+//! Checks that once links heal and all is quiet, no agent waits for an answer that will not come.
 
 use super::Invariant;
 use crate::observer::{Event, Stage};

@@ -20,7 +20,7 @@ pub struct FaultConfig {
 }
 
 impl FaultConfig {
-    /// Whether nothing goes wrong.
+    /// Whether no agent ever crashes and the coordinator never restarts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.agent_crash == 0.0 && self.coordinator_restart == 0.0

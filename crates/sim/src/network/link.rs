@@ -7,9 +7,9 @@ use super::Preset;
 /// How a link treats what is sent over it. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkModel {
-    /// The shortest time a message needs.
+    /// The shortest time that a message needs.
     pub latency: u64,
-    /// Up to this much more.
+    /// The longest time that a message may need beyond `latency`.
     pub jitter: u64,
     /// The share of messages that are lost.
     pub loss: f64,
@@ -17,13 +17,13 @@ pub struct LinkModel {
     pub repeat: f64,
     /// The share of messages that arrive a second late.
     pub straggle: f64,
-    /// Each agent is cut off once in this time; 0 is never.
+    /// Each agent is cut off once in every interval of this length; 0 means never.
     pub partition_every: u64,
-    /// For how long.
+    /// How long an agent stays cut off.
     pub partition_length: u64,
 }
 
-/// How late a straggler is.
+/// How late a straggler is, in microseconds.
 const STRAGGLER: u64 = 1_000_000;
 
 impl LinkModel {
@@ -38,7 +38,7 @@ impl LinkModel {
         partition_length: 0,
     };
 
-    /// The numbers of a preset.
+    /// The link model that a preset stands for.
     #[must_use]
     pub const fn preset(preset: Preset) -> Self {
         let (latency, jitter, loss) = match preset {

@@ -47,9 +47,10 @@ pub struct NetworkConfig {
     /// Time after which an unanswered message is sent again. Default: four times the slowest way, at least
     /// 50.
     pub resend: Option<f64>,
-    /// The shortest time a message needs.
+    /// The shortest time that a message needs.
     pub latency: Option<f64>,
-    /// Up to this much more, uniformly; more than the interval reorders messages.
+    /// The longest time that a message may need beyond `latency`; the extra time is uniform. If it exceeds
+    /// the interval between interactions, messages overtake each other.
     pub jitter: Option<f64>,
     /// The share of messages that are lost.
     pub loss: Option<f64>,
@@ -57,9 +58,10 @@ pub struct NetworkConfig {
     pub repeat: Option<f64>,
     /// The share of messages that arrive a second late.
     pub straggle: Option<f64>,
-    /// Each agent is cut off once in this time …
+    /// Each agent is cut off from the coordinator once in every interval of this length, for
+    /// `partition_length`.
     pub partition_every: Option<f64>,
-    /// … for this long.
+    /// …How long an agent stays cut off each time.
     pub partition_length: Option<f64>,
 }
 
@@ -83,13 +85,13 @@ impl Default for NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// A network of a known kind.
+    /// A network with the numbers of a preset and all other settings at their defaults.
     #[must_use]
     pub fn preset(preset: Preset) -> Self {
         Self { preset, ..Self::default() }
     }
 
-    /// Whether this is the papers' model.
+    /// Whether this is the papers' model: every message arrives at once, and none is lost.
     #[must_use]
     pub fn is_ideal(&self) -> bool {
         let Self { interval, resend, wait, .. } = Self::default();
@@ -130,7 +132,7 @@ impl NetworkConfig {
         require(heals, "partition_length", cut, allowed)
     }
 
-    /// The links of this network.
+    /// The model of the links: the numbers of the preset, replaced by those that are set.
     #[must_use]
     pub fn link(&self) -> LinkModel {
         let preset = LinkModel::preset(self.preset);

@@ -15,18 +15,18 @@ use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
 
-/// The time of the first interaction. Every message is delivered at once and nobody calls `tick`, so no
+/// The time of the first interaction. Every message is delivered at once and the simulator never calls `tick`, so no
 /// deadline is ever reached; time passes only for machines that estimate a pace.
 const START: Tick = Tick(1_000_000_000_000_000);
 
-/// The only life there is.
+/// The life of every agent: without faults, no agent begins a second one.
 const LIFE: Incarnation = Incarnation(1);
 
 struct Ideal {
     population: Population,
     coordinator: Box<dyn Coordinator>,
     agents: Vec<Option<Box<dyn Agent>>>,
-    /// Agents that the coordinator knows.
+    /// Whether each agent has joined the coordinator yet.
     joined: Vec<bool>,
     letters: VecDeque<Letter>,
     now: Tick,

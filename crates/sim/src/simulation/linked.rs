@@ -16,7 +16,7 @@ use crate::world::Offer;
 /// the beginning. A multiple of the links' partition period, so that partitions begin where they did.
 const START: Tick = Tick(1_000_000_000_000_000);
 
-/// What is going to happen.
+/// An event that is due at some time.
 enum Due {
     Interaction(u64),
     Reward {
@@ -50,13 +50,13 @@ struct Linked {
     down: Links,
     faults: FaultConfig,
     tally: Tally,
-    /// Sent since the observer was last told.
+    /// What was sent since the observer was last called.
     sent: Vec<Sent>,
     /// Whether every upload counts twice, as if the coordinator's end of the link did not know repetitions.
     planted_bug: bool,
 }
 
-/// Where an agent lives.
+/// What the simulator keeps about one agent: its end of the link while it runs, its disk, and its timer.
 struct Place {
     endpoint: Option<Endpoint>,
     /// What a crashed agent left on its disk.
@@ -64,7 +64,7 @@ struct Place {
     incarnation: Incarnation,
     timer: Option<Tick>,
     seen: bool,
-    /// It left for good.
+    /// Whether the agent has left and will never come back.
     gone: bool,
     /// The interaction in which it asked and has not chosen yet, with its offer.
     waiting: Option<(u64, Box<Offer>)>,
@@ -150,7 +150,8 @@ pub(super) fn run(
     Ok(linked.tally)
 }
 
-/// An upload of evidence under the numbers of the one that would follow it, so that it counts as a new one.
+/// Renumbers an upload of evidence as the next one, so that the coordinator counts it again. `None` for other
+/// frames.
 fn as_new(frame: &UpFrame) -> Option<UpFrame> {
     let Some(Uplink::Evidence(mut upload)) = frame.message.clone() else { return None };
     upload.number += 1;

@@ -29,13 +29,13 @@ pub struct RunConfig {
     /// The world: what is offered to agents, and what it is worth.
     #[serde(rename = "environment")]
     pub world: WorldConfig,
-    /// Which agent acts next.
+    /// The order in which agents act, unless the world itself decides it.
     pub arrival: ArrivalConfig,
     /// How messages travel between agents and the coordinator.
     pub network: NetworkConfig,
     /// What goes wrong with machines.
     pub faults: FaultConfig,
-    /// Who learns, and how.
+    /// The algorithm that agents and coordinator run, with its settings.
     pub algorithm: Algorithm,
 }
 
@@ -57,15 +57,16 @@ pub enum RunError {
     /// A machine refused what another one said: a bug in one of them.
     #[error("the machines disagree: {0}")]
     Protocol(#[from] ProtocolError),
-    /// An observer has seen enough.
+    /// An observer answered with `Break`.
     #[error("stopped after {interactions} interactions")]
     Stopped {
-        /// How many there had been.
+        /// How many interactions there were before the run was stopped.
         interactions: u64,
     },
 }
 
-/// Tells `observer` how far the run has come; an error if that is far enough.
+/// Tells `observer` how far the run has come. Returns [`RunError::Stopped`] if the observer answers with
+/// `Break`.
 fn report(tally: &Tally, observer: &mut dyn Observer) -> Result<(), RunError> {
     let stopped = RunError::Stopped { interactions: tally.interactions };
     if observer.interacted(tally).is_break() { Err(stopped) } else { Ok(()) }
@@ -77,7 +78,8 @@ impl RunConfig {
         self.prepare().map(drop)
     }
 
-    /// How many interactions each agent has, by id. No algorithm has a say in that.
+    /// How many interactions each agent has in this run, in the order of ids. It does not depend on the
+    /// algorithm.
     pub fn activity(&self) -> Result<Vec<u64>, ConfigError> {
         let mut arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
         let mut activity = vec![0; usize::try_from(self.agents).expect("agents fit in memory")];
@@ -87,7 +89,8 @@ impl RunConfig {
         Ok(activity)
     }
 
-    /// Runs to the end.
+    /// Runs all interactions and returns what the run adds up to. Fails before the first interaction if a
+    /// setting is out of range, and later if a machine refuses its input or `observer` stops the run.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
         if self.network.is_ideal() && self.faults.is_empty() {
@@ -154,7 +157,7 @@ impl RunConfig {
     }
 }
 
-/// Who and what a run needs.
+/// The world and the arrivals of one run, built from its configuration.
 struct Cast {
     world: Box<dyn World>,
     arrivals: Box<dyn Arrivals>,
@@ -163,7 +166,7 @@ struct Cast {
 }
 
 impl Cast {
-    /// Whose turn it is.
+    /// The agent that acts at interaction `step`.
     fn turn(&mut self, step: u64) -> posse_core::AgentId {
         self.world.turn(step).unwrap_or_else(|| self.arrivals.agent(step))
     }

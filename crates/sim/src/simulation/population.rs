@@ -2,7 +2,7 @@
 
 use posse_core::{Agent, AgentId, Algorithm, ConfigError, Federation, Placement, Shape};
 
-/// A recipe for agents.
+/// Builds agents of one algorithm, each when it is first needed.
 pub(super) struct Population {
     algorithm: Algorithm,
     federation: Federation,
@@ -18,7 +18,8 @@ impl Population {
         self.algorithm.agent(id, shape, &self.federation)
     }
 
-    /// Who learns when `agent` acts: itself, or the one learner for everybody.
+    /// The agent that learns when `agent` acts: `agent` itself, or agent 0 where one central learner serves
+    /// all.
     pub(super) fn learner(&self, agent: AgentId) -> AgentId {
         match self.algorithm.placement() {
             Placement::PerAgent => agent,

@@ -32,7 +32,7 @@ impl Catalogue {
         Self { dimension, features, order: (0..pool).collect(), swapped: Vec::new() }
     }
 
-    /// All arms, in order.
+    /// The features of all arms, in the order of the catalogue.
     pub(super) fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.features.chunks_exact(self.dimension)
     }

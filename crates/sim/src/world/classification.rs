@@ -28,7 +28,7 @@ pub struct ClassificationConfig {
     /// How even label-skew is (α): below 0.1 an agent sees hardly more than one label, above 100 all alike.
     /// Default 0.5.
     pub concentration: f64,
-    /// The table itself.
+    /// The table that `data` names, once the caller has attached it.
     #[serde(skip)]
     pub table: Loaded<LabelledTable>,
 }

@@ -11,7 +11,7 @@ use super::{Luck, Offer, Rewards, World};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Assignment {
-    /// Any of them: clusters span agents.
+    /// Users in random order: the users of a cluster are spread over agents.
     #[default]
     Shuffled,
     /// Neighbours: with as many clusters as agents, every agent has exactly one. As in the authors' files.
@@ -31,9 +31,9 @@ pub struct ClusteredConfig {
     pub clusters: u64,
     /// Features of an arm (d); with one, all arms are the same. Default 10.
     pub dimension: usize,
-    /// Arms an offer (K). Default 10.
+    /// How many arms an offer has (K). Default 10.
     pub arms: usize,
-    /// Who serves whom. Default `shuffled`.
+    /// How users are divided over agents. Default `shuffled`.
     pub assignment: Assignment,
 }
 

@@ -54,7 +54,7 @@ pub struct ClusteredArmsConfig {
     pub hash: String,
     /// Whether all arms are divided by the length of the longest, so that ‖x‖ ≤ 1. Default false.
     pub unit: bool,
-    /// The clusters themselves.
+    /// The clusters that `data` names, once the caller has attached them.
     #[serde(skip)]
     pub clusters: Loaded<ArmClusters>,
 }

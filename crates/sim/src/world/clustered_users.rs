@@ -67,11 +67,11 @@ pub struct ClusteredUsersConfig {
     pub hash: String,
     /// How many of the users, the first in the data (n); at least as many as agents. Not set: all of them.
     pub users: Option<u64>,
-    /// Arms an offer (K). Default 10.
+    /// How many arms an offer has (K). Default 10.
     pub arms: usize,
-    /// Who serves whom. Default `shuffled`.
+    /// How users are divided over agents. Default `shuffled`.
     pub assignment: Assignment,
-    /// The users themselves.
+    /// The users that `data` names, once the caller has attached them.
     #[serde(skip)]
     pub clusters: Loaded<UserClusters>,
 }

@@ -1,7 +1,7 @@
-//! Data that a world is made of: named by the configuration, loaded by whoever runs it.
+//! Data that a world is made of: named by the configuration, loaded by the caller.
 //!
-//! The simulator reads no files. A configuration names prepared data by path and hash; whoever drives the
-//! run loads it and [attaches](super::WorldConfig::attach) it. A world whose data is not there is refused.
+//! The simulator reads no files. A configuration names prepared data by path and hash; the caller
+//! loads it and [attaches](super::WorldConfig::attach) it. A world whose data is not attached is refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::table::LabelledTable;
 /// Prepared data as a configuration names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataName<'c> {
-    /// Where it is.
+    /// Path of the prepared directory.
     pub path: &'c str,
-    /// What it contains.
+    /// The content hash that the prepared data must have.
     pub hash: &'c str,
 }
 
@@ -26,18 +26,18 @@ pub struct DataName<'c> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Data {
-    /// For [`ClassificationConfig`](super::ClassificationConfig).
+    /// A labelled table, for [`ClassificationConfig`](super::ClassificationConfig).
     Table(Arc<LabelledTable>),
-    /// For [`ClusteredArmsConfig`](super::ClusteredArmsConfig).
+    /// Clusters of rows, for [`ClusteredArmsConfig`](super::ClusteredArmsConfig).
     Clusters(Arc<ArmClusters>),
-    /// For [`RecommenderConfig`](super::RecommenderConfig).
+    /// Recorded interactions, for [`RecommenderConfig`](super::RecommenderConfig).
     Interactions(Arc<Interactions>),
-    /// For [`ClusteredUsersConfig`](super::ClusteredUsersConfig).
+    /// Users with their clusters, for [`ClusteredUsersConfig`](super::ClusteredUsersConfig).
     Users(Arc<UserClusters>),
 }
 
 impl Data {
-    /// What it is called in manifests.
+    /// The kind of data as manifests name it.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Data {
 pub struct Loaded<T>(Option<Arc<T>>);
 
 impl<T> Loaded<T> {
-    /// The data, or the complaint that nobody loaded it.
+    /// Returns the data, or an error that names `path` if no data was attached.
     pub(super) fn require(&self, path: &str) -> Result<&Arc<T>, ConfigError> {
         let allowed = "the directory of a prepared data set; `posse data` makes them";
         self.0.as_ref().ok_or_else(|| ConfigError::new("data", path, allowed))

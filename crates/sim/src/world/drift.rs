@@ -50,7 +50,7 @@ struct Circle {
     still: Vec<f64>,
     start: Vec<f64>,
     quarter: Vec<f64>,
-    /// Memory for θ(φ).
+    /// Buffer for θ(φ), reused at every step.
     theta: Vec<f64>,
 }
 

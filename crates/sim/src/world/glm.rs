@@ -15,7 +15,7 @@ pub struct GlmWorldConfig {
     pub link: Link,
     /// Features of an arm (d). Default 10.
     pub dimension: usize,
-    /// Arms an offer (K). Default 25.
+    /// How many arms an offer has (K). Default 25.
     pub arms: usize,
     /// How arms are drawn: `paper` has new ones every step, uniform on the unit sphere; `authors` has a
     /// catalogue of arms with a constant last feature 1 (so of length √2), drawn with repetition. Default
@@ -23,7 +23,7 @@ pub struct GlmWorldConfig {
     pub form: Form,
     /// Arms in the catalogue of the `authors` form; the other form ignores it. Default 1000.
     pub pool: usize,
-    /// ‖θ‖. Default 1.
+    /// The length of the true parameter, ‖θ‖. Default 1.
     pub parameter_norm: f64,
     /// Standard deviation of Gaussian noise with the identity link; other links ignore it. Default 0.1.
     pub noise: f64,
@@ -90,7 +90,7 @@ struct Glm {
     config: GlmWorldConfig,
     theta: Vec<f64>,
     catalogue: Vec<Vec<f64>>,
-    /// Which arms a step offers.
+    /// Draws the arms that a step offers.
     choice: Domain,
     luck: Domain,
 }

@@ -24,7 +24,7 @@ pub struct HeterogeneousConfig {
     /// By how many local features agents may differ: agent i has i mod (`local_spread` + 1) fewer than
     /// `dimension` − `shared`. Default 0: all the same.
     pub local_spread: usize,
-    /// Arms an offer (K). Default 25.
+    /// How many arms an offer has (K). Default 25.
     pub arms: usize,
     /// Standard deviation of the noise (σ); one draw a step, the same for all its arms. Default 0.1.
     pub noise: f64,
@@ -100,7 +100,7 @@ struct Heterogeneous {
     arms: usize,
     /// Where arms come from, by how many local features the agent has fewer than the most.
     sources: Vec<Source>,
-    /// Which arms a step offers.
+    /// Draws the arms that a step offers.
     choice: Domain,
     noise: Noise,
     /// The parameters of agents met so far.

@@ -16,7 +16,7 @@ use super::{Luck, Offer, Rewards, World};
 pub struct LinearConfig {
     /// Features of an arm (d). Default 25.
     pub dimension: usize,
-    /// Arms an offer (K). Default 25.
+    /// How many arms an offer has (K). Default 25.
     pub arms: usize,
     /// Standard deviation of the noise (σ); one draw a step, the same for all its arms. Default 0.1.
     pub noise: f64,
@@ -70,7 +70,7 @@ struct Linear {
     theta: Vec<f64>,
     arms: usize,
     source: Source,
-    /// Which arms a step offers.
+    /// Draws the arms that a step offers.
     choice: Domain,
     noise: Noise,
 }

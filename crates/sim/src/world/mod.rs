@@ -65,8 +65,8 @@ pub trait World: Send {
     /// from 0 over all agents. Worlds in which users do not matter leave `offer.user` as it is.
     fn offer(&mut self, step: u64, offer: &mut Offer);
 
-    /// Who is next, where that is the world's affair: in recorded interactions it is whoever was there. `None`
-    /// leaves it to the arrivals.
+    /// The agent that acts at interaction `step`, if the world decides that: recorded interactions say which
+    /// agent served them. `None` leaves the decision to the arrivals.
     ///
     /// # Panics
     /// May panic beyond the last interaction.
@@ -99,11 +99,11 @@ pub trait World: Send {
 /// What the rewards of a world can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewards {
-    /// Any number.
+    /// Rewards may be any finite number.
     Numbers,
-    /// 0 or 1.
+    /// Every reward is 0 or 1.
     Clicks,
-    /// 0, 1, 2 and so on.
+    /// Every reward is a whole number of 0 or more.
     Counts,
 }
 
@@ -130,14 +130,14 @@ impl Rewards {
 }
 
 /// One interaction as the world offers it. An algorithm sees the agent, the user and the arms; the rest is
-/// for whoever pays rewards and measures regret.
+/// for the simulator, which pays rewards and measures regret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// Who chooses.
+    /// The agent that chooses.
     pub agent: AgentId,
-    /// For whom.
+    /// The user that the agent chooses for.
     pub user: UserId,
-    /// What there is to choose from.
+    /// The arms that the agent chooses from.
     pub arms: Arms,
     /// The expected reward of each arm.
     pub means: Vec<f64>,
@@ -149,15 +149,15 @@ pub struct Offer {
 /// algorithm chooses does not change the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Luck {
-    /// This is added to the mean.
+    /// The reward is the mean plus this number.
     Noise(f64),
     /// The reward is 1 if this number between 0 and 1 is below the mean, and 0 otherwise.
     Coin(f64),
     /// The reward is this quantile of the Poisson distribution with that mean, but no more than `most`.
     Count {
-        /// A number between 0 and 1.
+        /// The quantile at which the reward is drawn, between 0 and 1.
         quantile: f64,
-        /// The largest reward there is.
+        /// The largest reward that can be drawn.
         most: f64,
     },
 }
@@ -267,7 +267,7 @@ pub enum WorldConfig {
     Classification(ClassificationConfig),
     /// An arm for each cluster of a labelled table.
     ClusteredArms(ClusteredArmsConfig),
-    /// Items that users liked among others.
+    /// Recorded events: an offer has an item that the user liked among others.
     Recommender(RecommenderConfig),
     /// Users in clusters, rewards 0 or 1.
     Clustered(ClusteredConfig),

@@ -10,24 +10,24 @@ use super::gamma::ln_gamma_draw;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NoiseShape {
-    /// The family. Default `gaussian`.
+    /// The family of distributions. Default `gaussian`.
     pub law: NoiseLaw,
     /// Degrees of freedom of `student-t` (ν), above 2 so that the variance exists; the nearer to 2, the
     /// wilder the outliers. The other laws ignore it. Default 3.
     pub degrees: f64,
 }
 
-/// A family of distributions.
+/// A family of distributions that noise can be drawn from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoiseLaw {
-    /// The normal distribution.
+    /// The normal distribution, with tails that fall fast.
     #[default]
     Gaussian,
     /// Uniform on ±√3 standard deviations: bounded.
     Uniform,
-    /// Student's t: heavy tails.
+    /// Student's t distribution, which has heavy tails.
     StudentT,
 }
 
@@ -54,7 +54,7 @@ impl Noise {
         Ok(Self { deviation, shape, domain: seed.domain("noise") })
     }
 
-    /// The noise of `step`.
+    /// The noise that is added to the reward of interaction `step`.
     pub(super) fn draw(&self, step: u64) -> f64 {
         let mut stream = self.domain.stream(0, step);
         let unit = match self.shape.law {

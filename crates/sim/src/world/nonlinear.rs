@@ -40,9 +40,9 @@ impl Default for NonlinearConfig {
 /// What an arm is worth, given z = aᵀx.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Curve {
-    /// cos 3z.
+    /// The mean reward is cos 3z.
     Cosine,
-    /// 10z².
+    /// The mean reward is 10z².
     Square,
 }
 
@@ -75,7 +75,7 @@ struct Nonlinear {
     a: Vec<f64>,
     arms: usize,
     form: Form,
-    /// Which arms a step offers.
+    /// Draws the arms that a step offers.
     choice: Domain,
     noise: Noise,
 }

@@ -91,7 +91,7 @@ impl Interactions {
         self.first.len() - 1
     }
 
-    /// How many times somebody liked something.
+    /// How many events there are; in each, a user liked an item.
     #[must_use]
     pub fn events(&self) -> usize {
         self.events.len()
@@ -133,12 +133,12 @@ pub struct RecommenderConfig {
     /// (logistic ones expect ½) from items they know nothing of. Default false.
     pub constant: bool,
     /// How users are divided over agents: `id`, `time` (in the order of users), `cluster` or `label-skew` (by
-    /// groups of users); with `shared` every agent serves everybody. Default `id`: with as many agents as users,
-    /// each has one.
+    /// groups of users); with `shared` every agent serves every user. Default `id`: with as many agents as
+    /// users, each has one.
     pub split: Split,
     /// How even label-skew is (α). Default 0.5.
     pub concentration: f64,
-    /// The interactions themselves.
+    /// The interactions that `data` names, once the caller has attached them.
     #[serde(skip)]
     pub interactions: Loaded<Interactions>,
 }
@@ -218,7 +218,7 @@ struct Recommender {
     agents: u64,
     schedule: Vec<(u32, u32)>,
     choice: Domain,
-    /// Who serves a user that everybody serves.
+    /// Draws the agent that serves a user, where any agent may.
     server: Domain,
     offered: Vec<u32>,
     /// Those of an item, and the constant.

@@ -21,7 +21,7 @@ impl Shuffle {
         Self { size, half: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| stream.next_u64()) }
     }
 
-    /// What is at `place`.
+    /// The number that the shuffled order has at `place`, which must be below `size`.
     pub(super) fn at(&self, place: u64) -> u64 {
         debug_assert!(place < self.size, "a place is one of those shuffled");
         let mut at = self.permute(place);

@@ -36,8 +36,8 @@ pub(super) struct Parts<'d> {
 }
 
 impl Split {
-    /// What each agent owns, in the order of the file; `None` if everybody owns everything. Every agent owns
-    /// something.
+    /// What each agent owns, in the order of the file; `None` if every agent owns everything. Every agent
+    /// owns something.
     pub(super) fn divide(
         self,
         parts: Parts<'_>,

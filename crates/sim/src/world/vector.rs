@@ -2,7 +2,7 @@
 
 use posse_core::Stream;
 
-/// xᵀy.
+/// The inner product xᵀy of two vectors of equal length.
 pub(super) fn dot(x: &[f64], y: &[f64]) -> f64 {
     debug_assert_eq!(x.len(), y.len(), "both vectors live in the same space");
     // Four sums that do not wait for each other.
@@ -29,12 +29,12 @@ pub(super) fn gaussian(x: &mut [f64], stream: &mut Stream) -> f64 {
     }
 }
 
-/// Multiplies `x` by `factor`.
+/// Multiplies every component of `x` by `factor`.
 pub(super) fn scale(x: &mut [f64], factor: f64) {
     x.iter_mut().for_each(|x| *x *= factor);
 }
 
-/// A uniformly random direction.
+/// A vector of length one in a uniformly random direction.
 pub(super) fn direction(dimension: usize, stream: &mut Stream) -> Vec<f64> {
     let mut x = vec![0.0; dimension];
     let length = gaussian(&mut x, stream);

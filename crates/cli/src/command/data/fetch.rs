@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Accept the publisher's terms, which are shown
     #[arg(long)]
     accept_licence: bool,
-    /// How many seconds one attempt may last; one that brought something is followed by another
+    /// How many seconds one attempt may last; an attempt that brought some bytes is followed by another
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Trust this certificate authority (PEM) instead of the usual ones
@@ -53,7 +53,6 @@ pub(super) struct Args {
     prepare: Vec<String>,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let sets = catalogue::all();
     check_name(&args.name, "data set", sets.iter().map(|set| set.name))?;

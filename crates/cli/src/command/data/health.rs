@@ -16,7 +16,7 @@ Example:
 
 `posse data prepare` says the findings that matter most by itself. The exit code is 1 if there is a PROBLEM.")]
 pub(super) struct Args {
-    /// The prepared directory
+    /// The directory with the prepared data
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Also write a page with everything
@@ -27,7 +27,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let health = examine(&args.directory)?;
     if let Some(path) = &args.html {
@@ -44,7 +43,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(if health.has_problems() { Ending::Failed } else { Ending::Done })
 }
 
-/// For the terminal.
+/// The facts and findings as text for the terminal.
 fn text(health: &Health) -> String {
     let width = health.facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let facts = health.facts.iter().map(|(name, value)| format!("{name:<width$}  {value}\n"));

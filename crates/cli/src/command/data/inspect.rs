@@ -12,7 +12,7 @@ use super::{Ending, print, print_json};
 /// Show what is in a prepared directory: counts, settings, sources and histograms
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The directory
+    /// The directory with the prepared data
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Print one JSON document
@@ -20,7 +20,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let manifest = Manifest::read(&args.directory)?;
     let histograms = histograms(&args.directory, &manifest)?;
@@ -40,9 +39,9 @@ struct Histogram {
     bars: Vec<(String, u64)>,
 }
 
-/// Widest bar, in characters.
+/// The width of the longest bar, in characters.
 const BAR: u64 = 40;
-/// Most bars of numbers.
+/// How many bars a histogram of numbers has at most.
 const BARS: u64 = 10;
 
 fn describe(manifest: &Manifest, histograms: &[Histogram]) -> String {

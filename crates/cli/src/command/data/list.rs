@@ -16,7 +16,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let sets = catalogue::all();
     match &args.name {

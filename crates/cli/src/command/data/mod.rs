@@ -40,7 +40,7 @@ enum Action {
 /// Read everything in prepared directories and compare it with their manifests
 #[derive(Debug, clap::Args)]
 struct Verify {
-    /// The directories
+    /// The directories with prepared data
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
     /// Print one JSON document
@@ -48,7 +48,6 @@ struct Verify {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     match &args.action {
         Action::List(args) => list::run(args),

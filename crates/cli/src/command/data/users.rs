@@ -22,12 +22,11 @@ pub(super) struct Args {
     /// The directory that `posse data prepare` made
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where the picture goes
+    /// The file to write the picture to
     #[arg(long, value_name = "FILE")]
     svg: PathBuf,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     print(&draw_users(&args.directory, &args.svg)?)?;
     Ok(Ending::Done)

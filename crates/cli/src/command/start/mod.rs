@@ -15,10 +15,10 @@ Examples:
 
 Algorithms are written in Rust: docs/guides/add-an-algorithm.md says how.")]
 pub(crate) struct Args {
-    /// What to begin
+    /// What kind of file to write
     #[arg(value_enum)]
     what: What,
-    /// What to call it
+    /// The name of the experiment or federation
     #[arg(value_parser = name)]
     name: String,
     /// Where to write it [default: NAME.toml]
@@ -46,7 +46,6 @@ fn name(text: &str) -> Result<String, String> {
 const EXPERIMENT: &str = include_str!("experiment.toml");
 const FEDERATION: &str = include_str!("federation.toml");
 
-/// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let (text, next) = match args.what {
         What::Experiment => (EXPERIMENT, "posse run"),

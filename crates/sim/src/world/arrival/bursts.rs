@@ -10,7 +10,7 @@ pub(super) struct Bursts {
     begin: f64,
     agents: u64,
     draws: Domain,
-    /// The latest answer.
+    /// The step that was asked for last and the agent that acts in it.
     known: Option<(u64, AgentId)>,
 }
 

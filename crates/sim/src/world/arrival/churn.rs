@@ -4,8 +4,8 @@ use posse_core::{AgentId, ConfigError, Domain, Seed};
 
 use super::Arrivals;
 
-/// Agent i of N joins at step i·horizon/N and leaves forever at a drawn step after the next one has
-/// joined, so somebody is always there.
+/// Agent i of N joins at step i·horizon/N and leaves forever at a drawn step after the next one has joined,
+/// so that at least one agent is always there.
 pub(super) struct Churn {
     /// When each agent joins, in order of agents and of time.
     joins: Vec<u64>,

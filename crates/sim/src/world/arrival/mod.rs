@@ -17,8 +17,8 @@ pub trait Arrivals: Send {
     /// The agent whose turn it is at `step`, counted from 0.
     fn agent(&mut self, step: u64) -> AgentId;
 
-    /// Agents that have left for good by `step` and had not by the step before: their last turn lies
-    /// earlier. In order of agents; empty where nobody ever leaves.
+    /// Agents that have left for good by `step` and had not by the step before: their last turn lies earlier.
+    /// In order of agents; empty for arrivals in which agents never leave.
     fn departures(&mut self, step: u64) -> Vec<AgentId> {
         let _ = step;
         Vec::new()
@@ -33,7 +33,7 @@ pub enum ArrivalConfig {
     /// Every agent is equally likely at every step.
     #[default]
     Uniform,
-    /// Agents take turns.
+    /// Agents act one after another in the order of their ids, then from the first again.
     RoundRobin,
     /// Agent i arrives with probability ∝ (i + 1)^(−exponent).
     Zipf {
@@ -67,8 +67,8 @@ pub enum ArrivalConfig {
         mean_length: f64,
     },
     /// Agents join one after another, evenly over the horizon, and leave forever after a time drawn from an
-    /// exponential distribution, though not before the next has joined; the last one stays. Whoever is
-    /// there is equally likely.
+    /// exponential distribution, though not before the next has joined; the last one stays. Every agent that
+    /// is there is equally likely to act next.
     Churn {
         /// Mean time between joining and leaving, as a share of the horizon, above 0. Default 0.25.
         #[serde(default = "default::lifetime")]

@@ -5,7 +5,7 @@ use posse_core::{AgentId, ConfigError, Domain, Seed};
 use super::Arrivals;
 use crate::world::gamma::ln_gamma_draw;
 
-/// Arrivals with fixed probabilities.
+/// Arrivals in which every agent acts with a fixed probability, independently at each step.
 pub(super) struct Weighted {
     /// Sums of the weights of agents up to and including each.
     cumulative: Vec<f64>,

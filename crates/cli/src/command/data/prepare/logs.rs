@@ -1,4 +1,4 @@
-//! Logs of decisions.
+//! Prepares logs of decisions.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use posse_data::store::Manifest;
 use super::{Args, length, separator};
 use crate::progress::Bytes;
 
-/// Logs of decisions.
+/// The arguments of `posse data prepare` that describe logs of decisions.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Your own logs (`log`)")]
 pub(super) struct Logs {
@@ -72,7 +72,7 @@ pub(super) fn own(args: &Args) -> anyhow::Result<LogFiles> {
     })
 }
 
-/// Prepares a log.
+/// Prepares a log of decisions as the arguments say, and returns the manifest of the new directory.
 pub(super) fn prepare(args: &Args, files: &LogFiles) -> anyhow::Result<Manifest> {
     let passes = if files.items.is_some() { 1 } else { 2 };
     let progress = Bytes::new(passes * length(&files.log), args.quiet);

@@ -65,7 +65,6 @@ pub(super) struct Args {
     seed: u64,
 }
 
-/// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let known = catalogue::all().into_iter().map(|set| set.name);
     check_name(&args.name, "data set", known.chain(["table", "log", "ratings", "events", "banditlib"]))?;
@@ -194,7 +193,7 @@ fn separator(args: &Args) -> anyhow::Result<String> {
     }
 }
 
-/// How many bytes a file has; none if it cannot be read, which whoever reads it will say.
+/// How many bytes a file has. 0 if it cannot be read: the error then comes from reading it.
 fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }

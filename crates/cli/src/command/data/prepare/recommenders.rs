@@ -1,4 +1,4 @@
-//! Recommenders.
+//! Prepares recommender data sets: events of users and items, and clusters of users.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use posse_data::store::Manifest;
 use super::{Args, separator};
 use crate::progress::Bytes;
 
-/// Recommenders.
+/// The arguments of `posse data prepare` that describe recommenders.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Recommenders")]
 pub(super) struct Recommenders {
@@ -81,7 +81,7 @@ pub(super) fn settings(args: &Args) -> anyhow::Result<RecommenderSettings> {
     })
 }
 
-/// Prepares a recommender.
+/// Prepares a recommender as the arguments say, and returns the manifest of the new directory.
 pub(super) fn prepare(args: &Args, files: &RecommenderFiles) -> anyhow::Result<Manifest> {
     let settings = settings(args)?;
     let progress = Bytes::new(files.bytes(), args.quiet);
@@ -132,7 +132,7 @@ pub(super) fn own(args: &Args) -> anyhow::Result<Ratings> {
     }))
 }
 
-/// Prepares clusters of users.
+/// Prepares clusters of users as the arguments say, and returns the manifest of the new directory.
 pub(super) fn prepare_users(args: &Args, ratings: &Ratings) -> anyhow::Result<Manifest> {
     let own = &args.recommenders;
     let defaults = UserClusterSettings::default();

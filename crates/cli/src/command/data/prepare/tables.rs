@@ -1,4 +1,4 @@
-//! Labelled tables.
+//! Prepares labelled tables, as rows or as clusters of rows.
 
 use anyhow::bail;
 use posse_core::Seed;
@@ -12,7 +12,7 @@ use posse_data::store::Manifest;
 use super::{Args, length, separator};
 use crate::progress::Bytes;
 
-/// Labelled tables.
+/// The arguments of `posse data prepare` that describe labelled tables.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Labelled tables")]
 pub(super) struct Tables {
