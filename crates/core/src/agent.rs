@@ -71,7 +71,7 @@ pub trait Agent: Send {
     }
 
     /// Makes the agent draw its privacy noise from `noise` from now on. By default noise comes from the seed, which the
-    /// coordinator knows: that protects nobody and is for simulations only.
+    /// coordinator knows: that protects no user and is for simulations only.
     fn use_noise(&mut self, _noise: Box<dyn NoiseSource>) {}
 
     /// Tells the agent that a new life of it begins. [`Endpoint`](crate::session::Endpoint) calls this; a host without
@@ -95,7 +95,7 @@ pub struct LocalCluster {
     pub cluster: ClusterId,
     /// The users that the agent sorted into this cluster.
     pub users: Vec<UserId>,
-    /// Observations of those users.
+    /// How many observations those users have made.
     pub count: u64,
     /// How many of these observations the agent has never sent.
     pub unsent: u64,
@@ -105,7 +105,7 @@ pub struct LocalCluster {
     pub uploads: u64,
 }
 
-/// How the features of an agent's arms divide: first those that mean the same to everybody, then its own.
+/// How the features of an agent's arms divide: first those that mean the same to all agents, then its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Features whose parameters all agents share (d_g).
@@ -121,7 +121,7 @@ impl Shape {
         Self { shared: dimension, local: 0 }
     }
 
-    /// Features of an arm.
+    /// Returns how many features an arm has, shared and own together.
     #[must_use]
     pub const fn dimension(self) -> usize {
         self.shared + self.local
@@ -171,7 +171,7 @@ pub struct LinearView<'a> {
     pub base: &'a Evidence,
     /// What was sent and is not known to have arrived.
     pub in_flight: Option<&'a Evidence>,
-    /// What was learned and not sent.
+    /// Observations that the agent has learned and not sent yet.
     pub buffer: &'a Evidence,
     /// The model over the shared features that the agent chooses with.
     pub model: &'a Ridge,

@@ -43,7 +43,7 @@ impl Arms {
         self.features.clear();
     }
 
-    /// Number of arms.
+    /// Returns how many arms are on offer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.features.len() / self.dimension.max(1)
@@ -55,7 +55,7 @@ impl Arms {
         self.features.is_empty()
     }
 
-    /// Number of features an arm.
+    /// Returns how many features each arm has.
     #[must_use]
     pub const fn dimension(&self) -> usize {
         self.dimension

@@ -14,10 +14,10 @@ use crate::message::{Outgoing, Uplink};
 /// methods return, in order. An `Err` means that nothing has changed. The same calls in the same order
 /// give the same answers and the same bits, so a log of accepted calls is a backup.
 pub trait Coordinator: Send {
-    /// An agent joins at time `now`.
+    /// Takes note that an agent joins at time `now`. Returns what to send it, if anything.
     fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing>;
 
-    /// An agent leaves for good.
+    /// Takes note that an agent leaves for good. Returns what to send now that it is not waited for.
     fn leave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing>;
 
     /// Takes in a message from an agent. A round that it opens has its whole deadline from `now`.
@@ -29,7 +29,7 @@ pub trait Coordinator: Send {
     /// When [`tick`](Self::tick) has something to do next, if ever.
     fn deadline(&self) -> Option<Tick>;
 
-    /// What the coordinator holds.
+    /// Returns what the coordinator holds, without copying it.
     fn inspect(&self) -> CoordinatorView<'_>;
 
     /// What the coordinator knows of an agent that has joined.
@@ -52,7 +52,7 @@ pub trait Coordinator: Send {
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError>;
 }
 
-/// How an agent comes in.
+/// The state with which an agent joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entrance {
     /// Joins without state: a new agent, or one that lost its state.
@@ -62,14 +62,14 @@ pub enum Entrance {
     Returning,
 }
 
-/// What a coordinator holds.
+/// What a coordinator holds: counts for every family, and sums for those that keep them.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorView<'a> {
     /// How many times what the coordinator shares has changed.
     pub version: Version,
-    /// Observations in what it shares.
+    /// How many observations the shared state is over.
     pub observations: u64,
-    /// Information of what it shares.
+    /// Information of the shared state.
     pub information: f64,
     /// How many agents have joined.
     pub agents: usize,
@@ -88,17 +88,17 @@ impl<'a> CoordinatorView<'a> {
 /// A cluster of users as the coordinator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownCluster {
-    /// The agent whose cluster it is.
+    /// The number of the agent that has the cluster.
     pub agent: AgentId,
     /// Whether the life of the agent that had it is over; its evidence stays.
     pub orphan: bool,
-    /// The agent's number for it.
+    /// The number that the agent gave the cluster.
     pub cluster: ClusterId,
     /// Clusters with the same group share their evidence.
     pub group: u64,
     /// The number of the newest upload that was taken in.
     pub uploads: u64,
-    /// Observations in what the cluster contributed.
+    /// How many observations the cluster has contributed.
     pub count: u64,
 }
 

@@ -42,7 +42,7 @@ impl Cost {
         }
     }
 
-    /// A message without statistics.
+    /// Returns the cost of a message that carries no statistics.
     #[must_use]
     pub const fn control(bytes: usize) -> Self {
         Self { messages: 0, control: 1, scalars: 0, paper_scalars: 0, bytes: bytes as u64 }
@@ -59,7 +59,7 @@ impl Cost {
 }
 
 impl Uplink {
-    /// What sending this message costs.
+    /// Returns what sending this message costs.
     #[must_use]
     pub fn cost(&self) -> Cost {
         let bytes = wire::uplink_len(self);

@@ -12,21 +12,21 @@ use crate::ids::{AgentId, ClusterId, RoundId};
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum InputError {
-    /// An offer without arms.
+    /// The caller offered no arms.
     #[error("there are no arms to choose from: offer at least one")]
     NoArms,
-    /// Features of the wrong length.
+    /// The features have the wrong length.
     #[error("expected {expected} features, got {got}")]
     Dimension {
-        /// What the agent was built for.
+        /// How many features the agent was built for.
         expected: usize,
-        /// What it was given.
+        /// How many features the caller passed.
         got: usize,
     },
     /// A feature that is NaN or infinite.
     #[error("feature {index} is {value}: features must be finite")]
     Feature {
-        /// Position in the feature vector.
+        /// The index in the feature vector, from 0.
         index: usize,
         /// The value that was refused.
         value: f64,
@@ -44,7 +44,7 @@ pub enum InputError {
         value: f64,
         /// The name of the link that does not take this reward.
         link: &'static str,
-        /// What it allows, in words.
+        /// The rewards that the link allows, in words.
         range: &'static str,
     },
     /// Every arm scored NaN, which finite but enormous features can cause.
@@ -68,7 +68,7 @@ pub enum InputError {
         /// The largest reward that the settings allow.
         bound: f64,
     },
-    /// Evidence that would overflow.
+    /// The sums would overflow with this observation.
     #[error("the observation is too large to be added: scale the features or the reward down")]
     Overflow,
 }
@@ -85,15 +85,15 @@ pub enum ProtocolError {
     Sequence {
         /// The number the coordinator waits for.
         expected: u64,
-        /// The number that came.
+        /// The number in the upload that came.
         got: u64,
     },
-    /// Evidence of another dimension.
+    /// The evidence is of another dimension than the federation.
     #[error("expected evidence of dimension {expected}, got {got}")]
     Dimension {
         /// The dimension of this federation.
         expected: usize,
-        /// The dimension that came.
+        /// The dimension of the evidence that came.
         got: usize,
     },
     /// Numbers that no observations can have produced.
@@ -102,21 +102,21 @@ pub enum ProtocolError {
     /// A gradient that no observations can have given.
     #[error("impossible gradient: {0}")]
     Gradient(&'static str),
-    /// A model that cannot be.
+    /// The numbers of the model cannot come from observations.
     #[error("impossible model: {0}")]
     Model(&'static str),
     /// A cluster that its agent does not have any more, or never had.
     #[error("cluster {} is not one of this agent's", .0.0)]
     Cluster(ClusterId),
-    /// A round that is not open.
+    /// The message belongs to a round that is not open.
     #[error("round {} is not open", .0.0)]
     Round(RoundId),
     /// A kind of message this algorithm does not take.
     #[error("{algorithm} does not take {message} messages")]
     Unexpected {
-        /// The algorithm's published name.
+        /// The name of the algorithm, as in configuration files.
         algorithm: &'static str,
-        /// The kind of message.
+        /// The kind of message that it got.
         message: &'static str,
     },
     /// A frame that speaks of a history this coordinator has not had.
@@ -124,28 +124,28 @@ pub enum ProtocolError {
     Epoch {
         /// The epoch of the coordinator that refused the frame.
         expected: u64,
-        /// The epoch in the frame.
+        /// The epoch that the frame names.
         got: u64,
     },
     /// A frame from the future of a peer's own sequence.
     #[error("expected frame {expected}, got {got}")]
     FrameGap {
-        /// The frame the session waits for.
+        /// The number of the frame that the session waits for.
         expected: u64,
-        /// The frame that came.
+        /// The number of the frame that came.
         got: u64,
     },
 }
 
-/// A setting outside its range.
+/// A setting is outside its range.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("`{name}` is {value}: {allowed}")]
 pub struct ConfigError {
     /// The setting's name, as written in configuration files.
     pub name: &'static str,
-    /// The value it was given.
+    /// The value that the setting was given.
     pub value: String,
-    /// What is allowed, in words.
+    /// The values that the setting may have, in words.
     pub allowed: &'static str,
 }
 
@@ -156,7 +156,7 @@ impl ConfigError {
         Self { name, value: value.to_string(), allowed }
     }
 
-    /// `Ok` if `holds`, otherwise the error.
+    /// Returns `Ok` if `holds`, otherwise an error that names the setting, its value and what is allowed.
     pub fn require(holds: bool, name: &'static str, value: f64, allowed: &'static str) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(Self::new(name, value, allowed)) }
     }
@@ -174,15 +174,15 @@ pub enum DecodeError {
     Invalid {
         /// The part of the message or state that is wrong, for example `evidence`.
         part: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the bytes, in words.
         reason: &'static str,
     },
-    /// More than this build accepts.
+    /// The message holds more than this build accepts.
     #[error("{part} is {got}, the limit is {limit}")]
     TooLarge {
         /// The part of the message or state that is wrong, for example `evidence`.
         part: &'static str,
-        /// The size that was found.
+        /// The size that the bytes name.
         got: u64,
         /// The largest size that this build decodes.
         limit: u64,

@@ -162,7 +162,7 @@ impl Evidence {
         &self.gram
     }
 
-    /// Σxy: d numbers.
+    /// Returns Σxy: d numbers.
     #[must_use]
     pub fn moment(&self) -> &[f64] {
         &self.moment

@@ -31,7 +31,7 @@ pub(crate) struct Factor {
     rows: Aligned,
     /// `rows[offset[j] + k]` is entry (j, k).
     offset: Vec<u32>,
-    /// 1 / U_jj.
+    /// 1 / U_jj, so that solving multiplies instead of dividing.
     inverse_diagonal: Aligned,
 }
 
@@ -65,7 +65,7 @@ impl Workspace {
         Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare, heard: None }
     }
 
-    /// A factor of this dimension to make something in; what it holds is anybody's.
+    /// Returns a factor of this dimension to be filled. Its contents before that are unspecified.
     pub(crate) fn spare(&mut self, dimension: usize) -> &mut Factor {
         if self.spare.dimension != dimension {
             self.spare = Factor::new(dimension, 1.0);
@@ -190,7 +190,7 @@ impl Factor {
         2.0 * (sum + libm::log(product))
     }
 
-    /// z = U⁻ᵀx, in place.
+    /// Replaces `x` by z = U⁻ᵀx.
     pub(crate) fn solve_transposed(&self, x: &mut [f64]) {
         for j in 0..self.dimension {
             let z = x[j] * self.inverse_diagonal[j];
@@ -201,7 +201,7 @@ impl Factor {
         }
     }
 
-    /// w = U⁻¹z, in place.
+    /// Replaces `z` by w = U⁻¹z.
     pub(crate) fn solve(&self, z: &mut [f64]) {
         for j in (0..self.dimension).rev() {
             let mut value = z[j];
@@ -212,7 +212,7 @@ impl Factor {
         }
     }
 
-    /// The ridge estimate V(λ)⁻¹b.
+    /// Writes the ridge estimate V(λ)⁻¹b into `out`.
     pub(crate) fn estimate(&self, out: &mut [f64]) {
         for (j, value) in out.iter_mut().enumerate() {
             *value = self.entry(j, self.dimension);
@@ -220,7 +220,7 @@ impl Factor {
         self.solve(out);
     }
 
-    /// ‖q‖² = bᵀV(λ)⁻¹b.
+    /// Returns ‖q‖² = bᵀV(λ)⁻¹b.
     pub(crate) fn explained(&self) -> f64 {
         (0..self.dimension).map(|j| self.entry(j, self.dimension)).map(|q| q * q).sum()
     }

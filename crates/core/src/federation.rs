@@ -9,15 +9,15 @@ pub struct Federation {
     pub agents: u64,
     /// How many interactions are expected in all; some widths grow with its logarithm.
     pub horizon: u64,
-    /// Where randomised rules draw from.
+    /// The seed that all random choices of the run are drawn from.
     pub seed: Seed,
 }
 
 /// Where an algorithm's learners live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// One with each agent.
+    /// Each agent has a learner of its own.
     PerAgent,
-    /// One for all of them.
+    /// One learner serves all agents, which send it every interaction.
     Central,
 }

@@ -31,7 +31,7 @@
 //!
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
 //! let federation = Federation { agents: 2, horizon: 100, seed: Seed(7) };
-//! let shape = Shape::shared(2); // two features, the same for everybody
+//! let shape = Shape::shared(2); // two features that mean the same to all agents
 //! let mut coordinator = algorithm.coordinator(shape)?;
 //! let mut agents = Vec::new();
 //! let now = Tick(1_700_000_000_000_000); // microseconds of any clock that does not jump

@@ -9,7 +9,7 @@ use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
 pub use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 use crate::parcel::Parcel;
 
-/// From an agent to the coordinator.
+/// The messages that an agent sends to the coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Uplink {
     /// What the agent has learned since its last upload.
@@ -24,7 +24,7 @@ pub enum Uplink {
     },
     /// The agent's part of a round.
     RoundEvidence {
-        /// The round it answers.
+        /// The number of the round that this answers.
         round: RoundId,
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
@@ -37,7 +37,7 @@ pub enum Uplink {
     Gradient(Gradient),
     /// Asks the coordinator to start a round of networks.
     NetworkRequest {
-        /// How many observations the agent has that no round has. In lockstep, everybody answers with as many.
+        /// How many observations the agent has that no round has. In lockstep, every agent answers with as many.
         observations: u64,
     },
     /// The agent's part of a round of networks.
@@ -68,7 +68,7 @@ pub struct Gradient {
     pub round: RoundId,
     /// Which request of the round it answers.
     pub step: u64,
-    /// Σ x(μ(xᵀθ) − y).
+    /// Σ x(μ(xᵀθ) − y), one number for each feature.
     pub gradient: Vec<f64>,
     /// Σ μ'(xᵀθ)xxᵀ, packed, if it was asked for.
     pub curvature: Option<Vec<f64>>,
@@ -102,11 +102,11 @@ pub struct Pull {
 /// How much there is to hear, which rides on every [`Answer`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct News {
-    /// The coordinator's state.
+    /// The version of the coordinator's state.
     pub version: Version,
-    /// Observations in its evidence.
+    /// How many observations the coordinator's evidence is over.
     pub count: u64,
-    /// [Information](crate::Ridge) of its evidence.
+    /// [Information](crate::Ridge) of the coordinator's evidence.
     pub information: f64,
     /// How many agents have joined.
     pub agents: u64,
@@ -125,32 +125,32 @@ pub struct Answer {
     pub number: u64,
     /// The version the agent is now at, if it is up to date.
     pub version: Option<Version>,
-    /// How much there is to hear.
+    /// How much the agent does not know yet.
     pub news: News,
     /// All the coordinator knows, if the agent asked and is behind.
     pub snapshot: Option<Snapshot>,
 }
 
-/// From the coordinator to an agent.
+/// The messages that the coordinator sends to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Downlink {
-    /// All the coordinator knows.
+    /// All the coordinator knows, sent when the agent's view is too far behind.
     Snapshot(Snapshot),
     /// The answer to an upload or a question.
     Answer(Answer),
-    /// An upload was added.
+    /// Confirms that an upload is in the coordinator's evidence.
     Receipt {
-        /// Which upload of the receiving agent.
+        /// The number of the receiving agent's upload that was added.
         number: u64,
         /// The version the agent is now at, if the upload found it up to date.
         version: Option<Version>,
     },
     /// Says that a round has begun and asks the agent for its part.
     Collect {
-        /// The round to answer.
+        /// The number of the round to answer.
         round: RoundId,
-        /// Everything, not only what no earlier round has: somebody's data are gone, and the sum is made
-        /// anew.
+        /// Whether the agent sends everything, not only what no earlier round has. The coordinator asks for
+        /// that when the data of an agent are gone and the sum has to be made anew.
         whole: bool,
     },
     /// Says that a round is over, with its result.
@@ -159,25 +159,25 @@ pub enum Downlink {
         round: RoundId,
         /// Whether the receiving agent's part is in it; if not, it joins a later round.
         included: bool,
-        /// The coordinator's state after the round.
+        /// The version of the coordinator's state after the round.
         version: Version,
-        /// All the coordinator knows.
+        /// The sums over everything the coordinator knows.
         evidence: Arc<Evidence>,
     },
     /// All that a group of clusters knows, for one of them.
     Group(GroupSnapshot),
     /// An upload of a cluster was taken in.
     ClusterReceipt {
-        /// Which cluster of the receiving agent.
+        /// The cluster of the receiving agent that was uploaded.
         cluster: ClusterId,
-        /// Which of its uploads.
+        /// The number of the cluster's upload that was taken in.
         number: u64,
         /// The version the cluster is now at, if the upload found it up to date.
         version: Option<Version>,
     },
     /// Says that a phase begins: the agent sorts its users again and answers with its clusters.
     Regroup {
-        /// The phase to answer.
+        /// The number of the phase to answer.
         phase: PhaseId,
         /// Whether the coordinator lost part of its history, so that the agent says everything again.
         anew: bool,
@@ -186,7 +186,7 @@ pub enum Downlink {
     GradientRequest {
         /// The round it belongs to.
         round: RoundId,
-        /// Counts the requests of a round.
+        /// The number of the request in its round, from 0.
         step: u64,
         /// The parameters θ at which the slope is asked for.
         point: Arc<Vec<f64>>,
@@ -195,7 +195,7 @@ pub enum Downlink {
     },
     /// Says that a round of networks has begun and asks the agent for its part, once it has learned enough.
     NetworkCollect {
-        /// The round to answer.
+        /// The number of the round to answer.
         round: RoundId,
         /// How many observations that no round has are enough.
         observations: u64,
@@ -228,7 +228,7 @@ pub struct Model {
     pub evidence: Arc<Evidence>,
     /// The parameters θ that the round found.
     pub estimate: Arc<Vec<f64>>,
-    /// How they were found.
+    /// The way in which the parameters were found.
     pub fit: Fit,
 }
 
@@ -242,16 +242,16 @@ pub enum Fit {
         gap: f64,
         /// ln det(I + Σxxᵀ/r), r the regulariser of the federation's models.
         information: f64,
-        /// ln det(I + Σxxᵀ).
+        /// ln det(I + Σxxᵀ), the information without the regulariser.
         unit_information: f64,
     },
-    /// They took one step a round.
+    /// The coordinator took one online Newton step in each round.
     Online {
         /// The sum of the outer products of the steps' gradients, packed.
         curvature: Arc<Vec<f64>>,
         /// What the steps' regret may have added up to.
         potential: f64,
-        /// The sum of squared predictions.
+        /// The sum of the squared predictions of all steps.
         squares: f64,
     },
 }
@@ -267,7 +267,7 @@ pub struct Snapshot {
     /// How many uploads of the receiving agent are in it; from a coordinator of rounds, the newest round
     /// with its part.
     pub contains: u64,
-    /// [Information](crate::Ridge) of the evidence.
+    /// [Information](crate::Ridge) of the evidence, which the receiver need not compute again.
     pub information: f64,
     /// The evidence, shared by all recipients of a version.
     pub evidence: Arc<Evidence>,
@@ -320,7 +320,7 @@ impl Recipient {
 }
 
 impl Uplink {
-    /// The kind of message, in words.
+    /// Returns the kind of message, in words for errors and logs.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -340,7 +340,7 @@ impl Uplink {
 }
 
 impl Downlink {
-    /// The kind of message, in words.
+    /// Returns the kind of message, in words for errors and logs.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -63,7 +63,7 @@ impl Parcel {
         }
     }
 
-    /// Number of features.
+    /// Returns how many features the observations inside have.
     #[must_use]
     pub fn dimension(&self) -> usize {
         match self {
@@ -72,7 +72,7 @@ impl Parcel {
         }
     }
 
-    /// Number of observations inside.
+    /// Returns how many observations are inside.
     #[must_use]
     pub const fn count(&self) -> u64 {
         match self {

@@ -1,7 +1,7 @@
-//! Named, counter-based random streams: the same seed gives the same numbers, whoever asks and when.
+//! Named, counter-based random streams: the same seed gives the same numbers, whatever asks for them and when.
 //!
 //! A [`Stream`] is identified by (seed, name, entity, step); two streams never share a number and adding
-//! a new one shifts nobody else. The generator is Philox 4×64 with ten rounds (Salmon et al., 2011): the
+//! a new one changes no other. The generator is Philox 4×64 with ten rounds (Salmon et al., 2011): the
 //! identity is the key and the counter itself, so opening a stream costs nothing.
 
 use std::sync::LazyLock;

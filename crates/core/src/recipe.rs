@@ -95,7 +95,7 @@ pub trait Recipe: fmt::Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sharing {
-    /// Agents never speak.
+    /// Agents send nothing; each learns alone.
     Nothing,
     /// Each upload holds what is new, and is counted once by its number.
     Uploads,
@@ -118,9 +118,9 @@ pub enum Sharing {
 pub struct Payload {
     /// How often a message may hold vectors and a matrix.
     pub parts: u64,
-    /// Numbers in each vector.
+    /// How many numbers each vector has.
     pub vector: u64,
-    /// Numbers in each matrix.
+    /// How many numbers each matrix has, as it is packed.
     pub matrix: u64,
 }
 

@@ -176,7 +176,7 @@ impl Ridge {
         theta
     }
 
-    /// V(λ)⁻¹v, in place.
+    /// Replaces `v` by V(λ)⁻¹v.
     pub(crate) fn solve(&self, v: &mut [f64]) {
         self.factor.solve_transposed(v);
         self.factor.solve(v);
@@ -192,7 +192,7 @@ impl Ridge {
         self.factor.solve_transposed(v);
     }
 
-    /// ln det(I + Σxxᵀ/λ).
+    /// Returns ln det(I + Σxxᵀ/λ), zero or more.
     #[must_use]
     pub const fn information(&self) -> f64 {
         self.information

@@ -13,7 +13,7 @@ pub(crate) fn check_arms(dimension: usize, arms: &Arms) -> Result<(), InputError
     if arms.is_empty() { Err(InputError::NoArms) } else { Ok(()) }
 }
 
-/// argmax xᵀθ̂ + α·√(xᵀV(λ)⁻¹x).
+/// Returns the arm with the largest xᵀθ̂ + α·√(xᵀV(λ)⁻¹x), where α is `width`.
 #[inline]
 pub(crate) fn upper_confidence(model: &Ridge, width: f64, arms: &Arms) -> Result<Choice, InputError> {
     let arm = model.score(arms.all(), |scores| {

@@ -24,7 +24,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// The time.
+    /// Returns the time, in microseconds.
     #[must_use]
     pub fn now(&self) -> Tick {
         (self.0)()

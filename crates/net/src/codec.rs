@@ -42,7 +42,7 @@ where
     }
 }
 
-/// Decodes messages.
+/// Decodes one message. Bytes that are no such message are answered with `InvalidArgument`.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameDecoder<U>(PhantomData<U>);
 

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tracing::warn;
 
-/// A listener with limits.
+/// A listener that limits how many connections are open and how long each may be unanswered.
 pub(crate) struct Limited {
     listener: TcpListener,
     places: Arc<Semaphore>,

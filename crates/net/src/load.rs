@@ -31,22 +31,22 @@ impl From<Status> for LoadError {
     }
 }
 
-/// What many uploading agents came to.
+/// What a test with many uploading agents measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uploaded {
     /// Agents that uploaded, each the next when the last was acknowledged.
     pub agents: usize,
-    /// Connections that they shared.
+    /// How many connections the agents shared.
     pub connections: usize,
-    /// How long.
+    /// How long the test ran, in seconds.
     pub seconds: f64,
     /// Uploads that were acknowledged, that is: on the coordinator's disk.
     pub acknowledged: u64,
-    /// The same in a second.
+    /// Acknowledged uploads a second.
     pub per_second: f64,
     /// Milliseconds from an upload to its acknowledgement, for half of them.
     pub p50: f64,
-    /// For all but a hundredth.
+    /// Milliseconds from an upload to its acknowledgement, for all but one in a hundred.
     pub p99: f64,
 }
 
@@ -57,13 +57,13 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// How many there are.
+    /// Returns how many links are open.
     #[must_use]
     pub fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no link is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()

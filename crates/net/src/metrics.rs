@@ -98,7 +98,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Everything as text.
+    /// Returns every metric in the text format of Prometheus.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();

@@ -167,7 +167,7 @@ impl Recipe for OneUcbGlm<'_> {
     }
 }
 
-/// A learner for each agent.
+/// UCB-GLM with a learner for each agent.
 #[derive(Debug)]
 pub(super) struct NUcbGlm<'c>(pub(super) &'c UcbGlm);
 

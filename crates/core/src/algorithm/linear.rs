@@ -35,7 +35,7 @@ impl Recipe for LinUcb {
     }
 }
 
-/// LinUCB placed once for everybody.
+/// LinUCB with one learner for all agents.
 #[derive(Debug)]
 pub(super) struct CentralLinUcb<'c>(pub(super) &'c LinUcb);
 

@@ -62,7 +62,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// What it does, in a line.
+            /// Returns one line that says what the algorithm does, for lists of algorithms.
             #[must_use]
             pub const fn summary(&self) -> &'static str {
                 match self {
@@ -186,7 +186,7 @@ impl Algorithm {
         self.with_recipe(|recipe| recipe.join_policy())
     }
 
-    /// Where its learners live.
+    /// Returns where the algorithm's learners live: one with each agent, or one for all.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.with_recipe(|recipe| recipe.placement())

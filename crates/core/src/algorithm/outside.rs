@@ -21,7 +21,7 @@ impl Outside {
         Self(Arc::new(recipe))
     }
 
-    /// Its recipe.
+    /// Returns the recipe that this was made with.
     #[must_use]
     pub fn recipe(&self) -> &dyn Recipe {
         &*self.0

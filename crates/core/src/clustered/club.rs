@@ -1,5 +1,5 @@
-//! CLUB: clusters of users, each agent for itself. Also a learner for each user, which is CLUB with everybody
-//! told apart from the start.
+//! CLUB: each agent sorts its own users into clusters and sends nothing. A learner for each user is CLUB in
+//! which every user has a cluster of its own from the start.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::scoring::{check_arms, upper_confidence};
 use crate::width::{ModelConfig, Width};
 use crate::wire::{self, v1};
 
-/// An agent that sorts its users and tells nobody.
+/// An agent that sorts its users into clusters and sends nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct ClubAgent {
     name: &'static str,
@@ -27,7 +27,8 @@ pub(crate) struct ClubAgent {
     empty: Ridge,
     nothing: Evidence,
     width: Width,
-    /// α; not set if everybody is told apart from the start.
+    /// α > 0: how different two users must look to lose their edge. Not set: every user has a cluster of its
+    /// own.
     edge_scale: Option<f64>,
     users: Users,
     clusters: BTreeMap<ClusterId, OwnCluster>,

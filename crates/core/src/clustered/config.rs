@@ -26,7 +26,7 @@ pub struct ClusterConfig {
     pub merge_gate: Threshold,
     /// Phase s has this to the power s interactions; clusters change between phases. Default 2.
     pub phase_base: u64,
-    /// How long the begin of a phase waits for all agents, in microseconds. Not set: for everybody.
+    /// How long the begin of a phase waits for all agents, in microseconds. Not set: it waits for all agents.
     pub phase_deadline: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ pub struct Fclub {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// Clusters and groups.
+    /// How users are sorted into clusters, and clusters into groups.
     #[serde(flatten)]
     pub clusters: ClusterConfig,
 }
@@ -84,7 +84,7 @@ pub struct FclubDc {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// Clusters and groups.
+    /// How users are sorted into clusters, and clusters into groups.
     #[serde(flatten)]
     pub clusters: ClusterConfig,
     /// U in [1, ∞]: a cluster uploads when its buffer multiplied det V(λ) by this. Default 1.25.
@@ -101,17 +101,17 @@ pub struct CdpFclubDc {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// Clusters and groups.
+    /// How users are sorted into clusters, and clusters into groups.
     #[serde(flatten)]
     pub clusters: ClusterConfig,
     /// D in [1, ∞]: as in `fclub-dc`, on sums with noise. Default 1.25.
     pub download_threshold: Threshold,
-    /// What is promised.
+    /// The privacy that the federation promises, and the bounds on observations that it rests on.
     #[serde(flatten)]
     pub privacy: PrivacyConfig,
 }
 
-/// Settings of `homo`: everybody is believed to be alike, and every interaction is shared at once.
+/// Settings of `homo`: all users are taken to be alike, and every interaction is shared at once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Homo {
@@ -120,16 +120,16 @@ pub struct Homo {
     pub model: ModelConfig,
 }
 
-/// Settings of `homo-dc`: everybody is believed to be alike, and sharing waits until it is worth a message.
+/// Settings of `homo-dc`: all users are taken to be alike, and sharing waits until it is worth a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HomoDc {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// U in [1, ∞]. Default 1.01.
+    /// U in [1, ∞]: as in `fclub-dc`. Default 1.01.
     pub upload_threshold: Threshold,
-    /// D in [1, ∞]. Default 1.01.
+    /// D in [1, ∞]: as in `fclub-dc`. Default 1.01.
     pub download_threshold: Threshold,
 }
 
@@ -216,7 +216,7 @@ impl Default for Sclub {
 pub(crate) struct Plan<'c> {
     pub(crate) name: &'static str,
     pub(crate) model: &'c ModelConfig,
-    /// `None`: everybody is in one group, and nobody is told apart.
+    /// `None`: all users are in one cluster and all clusters in one group, for ever.
     pub(crate) clusters: Option<&'c ClusterConfig>,
     pub(crate) upload: Threshold,
     pub(crate) download: Threshold,
@@ -224,7 +224,6 @@ pub(crate) struct Plan<'c> {
 }
 
 impl Plan<'_> {
-    /// Whether clusters may split.
     pub(crate) fn may_split(&self) -> bool {
         self.clusters.is_some_and(ClusterConfig::may_split)
     }

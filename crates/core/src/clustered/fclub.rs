@@ -27,7 +27,7 @@ use crate::scoring::{check_arms, upper_confidence};
 use crate::width::Width;
 use crate::wire::{self, v1};
 
-/// The cluster that every agent starts with, whoever its users are.
+/// The cluster that every agent starts with, and that its first users belong to.
 pub(crate) const FIRST: ClusterId = ClusterId(1);
 
 /// An agent with clusters of users.
@@ -36,7 +36,7 @@ pub(crate) struct ClusteredAgent {
     name: &'static str,
     model: Ridge,
     width: Width,
-    /// α₁; not set if nobody is ever told apart.
+    /// α₁: how different two users must look to lose their edge. Not set: users are never separated.
     edge_scale: Option<f64>,
     ln_upload: f64,
     private: Option<Private>,
@@ -172,7 +172,7 @@ impl ClusteredAgent {
         let users = self.users.of(cluster);
         let is_known =
             |&user: &usize| self.private.as_ref().is_none_or(|own| own.is_known(self.users.list[user].id.0));
-        // Users who were never released have edges to everybody, and would hold everything together for ever.
+        // Users who were never released have edges to all others, and would keep the graph in one piece for ever.
         let (known, unknown): (Vec<usize>, Vec<usize>) = users.into_iter().partition(is_known);
         let mut parts = self.users.graph.components(&known);
         if parts.len() < 2 {

@@ -58,7 +58,8 @@ impl Graph {
         deleted
     }
 
-    /// Everybody connected with `user`, in order. `seen` marks them; whoever it marks is left out.
+    /// Returns `user` and all users connected with it, by rising index. Users marked in `seen` are left out,
+    /// and those returned are marked.
     pub(crate) fn component(&self, user: usize, seen: &mut [u64]) -> Vec<usize> {
         let mut found = Vec::new();
         let mut open = vec![user];

@@ -45,11 +45,12 @@ pub(crate) struct Groups {
     pub(super) clusters: BTreeMap<Key, Known>,
     pub(super) groups: BTreeMap<u64, Group>,
     pub(super) repairs: u64,
-    /// The sum over all clusters and its information, for whoever asks.
+    /// The sum over all clusters and its information, computed when a view asks for it and dropped at each
+    /// change.
     pub(super) all: OnceCell<(Evidence, f64)>,
 }
 
-/// What one cluster contributed.
+/// The sums that one cluster of an agent contributed, and the group that it is in.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) own: Evidence,
@@ -68,7 +69,7 @@ pub(super) struct Sum {
     pub(super) repaired: bool,
 }
 
-/// Clusters that share.
+/// Clusters that share their evidence.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) members: BTreeSet<Key>,
@@ -76,7 +77,7 @@ pub(super) struct Group {
     pub(super) evidence: Arc<Evidence>,
     pub(super) variance: f64,
     pub(super) information: f64,
-    /// Members whose agents listen.
+    /// The members whose agents listen, with what each was sent. Orphaned members are not in it.
     pub(super) roster: Roster<Key>,
 }
 
@@ -175,7 +176,8 @@ impl Groups {
         self.clusters.range(range).map(|(key, _)| *key)
     }
 
-    /// Gives a new cluster a place: in this group, in the one for everybody, or in one of its own.
+    /// Gives a new cluster a place: in `group`, else in the one group of a federation without phases, else in
+    /// a new group of its own.
     pub(super) fn seat(&mut self, key: Key, group: Option<u64>) -> u64 {
         let everybody = self.groups.keys().next().copied().filter(|_| self.phases.is_none());
         let group = group.or(everybody).unwrap_or_else(|| {
@@ -199,14 +201,14 @@ impl Groups {
         group
     }
 
-    /// Somebody listens for a cluster again, and has heard nothing.
+    /// Notes that an agent listens for a cluster again and has to be sent everything.
     pub(super) fn listen(&mut self, key: Key) {
         let Known { number, group, .. } = self.clusters[&key];
         let group = self.groups.get_mut(&group).expect("every cluster has a group");
         group.roster.set(key, 0.0, self.patience, Version(0), number);
     }
 
-    /// Whether somebody listens for a cluster.
+    /// Returns whether the agent of this cluster is in the life that made the cluster, and listens.
     pub(super) fn is_heard(&self, key: Key) -> bool {
         self.seats.get(&key.0) == Some(&key.1) && !self.away.contains(&key.0)
     }
@@ -224,7 +226,7 @@ impl Groups {
         known.group
     }
 
-    /// Nobody listens for the clusters of this life any more; what they contributed stays.
+    /// Stops sending to the clusters of an ended life. What they contributed stays in their groups.
     fn orphan(&mut self, agent: AgentId, life: u64) {
         for key in self.of_life(agent, life).collect::<Vec<_>>() {
             let known = &self.clusters[&key];

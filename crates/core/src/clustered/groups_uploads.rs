@@ -10,7 +10,7 @@ use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
 use crate::message::{Downlink, Outgoing};
 
 impl Groups {
-    /// Snapshots for everybody in a group who is too far behind.
+    /// Adds snapshots for every cluster of a group that is too far behind.
     pub(super) fn push(&mut self, group: u64, outgoing: &mut Vec<Outgoing>) {
         let information = self.groups[&group].information;
         let mut due = Vec::new();

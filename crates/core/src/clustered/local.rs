@@ -11,7 +11,7 @@ use crate::privacy::Release;
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 
-/// A cluster.
+/// A cluster of users as its agent keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
     /// Everything its users observed, exactly. It stays here.
@@ -52,7 +52,7 @@ impl Released {
 }
 
 impl Local {
-    /// A cluster whose observations nobody has heard of.
+    /// Returns a cluster none of whose observations were sent yet.
     pub(crate) fn new(own: Evidence, model: &Ridge, private: bool) -> Self {
         let view = if own.is_empty() {
             View::new(model.clone())

@@ -8,11 +8,12 @@ use crate::clustered::users::{distance_squared, radius};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Linkage {
-    /// Everybody in a group is alike: a wrong merge costs regret for ever, a missing one only some variance.
+    /// Every two clusters of a group are alike. The default: a wrong merge costs regret for ever, a missing
+    /// one only some variance.
     #[default]
     Complete,
-    /// Whoever is like somebody in a group joins it, as the paper has it: one poorly known cluster can glue
-    /// everything together.
+    /// A cluster joins a group if it is like any one member, as the paper has it. One poorly known cluster
+    /// can then join groups that have nothing in common.
     Transitive,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Candidate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Merging {
     pub(crate) linkage: Linkage,
-    /// α₂.
+    /// α₂: multiplies how far apart two clusters may be and still count as alike.
     pub(crate) scale: f64,
     /// Pairs that are known less well than this, noise included, are not looked at.
     pub(crate) gate: f64,

@@ -15,7 +15,7 @@ pub struct ClusterUpload {
     pub based_on: Version,
     /// [Information](crate::Ridge) of the agent's view, this upload included; 0 in private federations.
     pub information: f64,
-    /// The sums.
+    /// The sums over all observations of the cluster's users.
     pub evidence: Evidence,
     /// The sums carry noise: they need not be those of any observations.
     pub released: bool,
@@ -26,9 +26,9 @@ pub struct ClusterUpload {
 /// All clusters of an agent: its answer to a regrouping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterList {
-    /// The phase it answers.
+    /// The number of the phase that this answers.
     pub phase: PhaseId,
-    /// Clusters without news.
+    /// Clusters of which the coordinator already has everything.
     pub kept: Vec<ClusterId>,
     /// Clusters with news, and new ones.
     pub uploads: Vec<ClusterUpload>,

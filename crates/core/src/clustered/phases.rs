@@ -20,7 +20,7 @@ pub(super) struct Phases {
     pub(super) open: Option<Open>,
 }
 
-/// A phase that is beginning.
+/// A phase that has begun and waits for the clusters of agents.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) opened: Tick,
@@ -59,7 +59,7 @@ impl Groups {
         merging.place(&newcomer, groups.iter().map(Vec::as_slice)).map(|index| ids[index])
     }
 
-    /// Begins a phase if enough is known, and asks everybody for their clusters.
+    /// Begins a phase if enough observations have come in, and asks all agents for their clusters.
     pub(super) fn start_if_due(&mut self, now: Tick) -> Vec<Outgoing> {
         let known: u64 = self.clusters.values().map(|cluster| cluster.own.count()).sum();
         let Some(phases) = &mut self.phases else { return Vec::new() };

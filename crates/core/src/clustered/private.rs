@@ -10,7 +10,7 @@ use crate::privacy::{Release, repair, smallest_eigenvalue};
 use crate::random::Seed;
 use crate::ridge::Ridge;
 
-/// What a private agent has besides.
+/// What an agent of a private federation has in addition.
 #[derive(Debug)]
 pub(super) struct Private {
     pub(super) privatizer: Privatizer,

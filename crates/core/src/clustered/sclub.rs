@@ -36,7 +36,7 @@ pub(crate) struct SclubAgent {
     clusters: BTreeMap<ClusterId, OwnCluster>,
     next_cluster: u64,
     choices: u64,
-    /// Interactions so far.
+    /// How many interactions the agent has learned from so far.
     time: u64,
     stage: u32,
     /// Interactions left in the stage.

@@ -15,12 +15,11 @@ pub(crate) fn radius(observations: u64) -> f64 {
     ((1.0 + libm::log1p(t)) / (1.0 + t)).sqrt()
 }
 
-/// ‖a − b‖².
+/// Returns ‖a − b‖².
 pub(crate) fn distance_squared(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
-/// One user.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(crate) id: UserId,
@@ -28,7 +27,7 @@ pub(crate) struct User {
     pub(crate) cluster: ClusterId,
     /// θ̂ as it was when edges were last looked at.
     pub(crate) estimate: Vec<f64>,
-    /// Served in this stage.
+    /// Whether the user was served in the current stage (SCLUB).
     pub(crate) checked: bool,
 }
 
@@ -38,7 +37,7 @@ pub(crate) struct Users {
     pub(crate) list: Vec<User>,
     index: BTreeMap<UserId, usize>,
     pub(crate) graph: Graph,
-    /// Where estimates are made.
+    /// A model that is refilled for each estimate, so that none is allocated.
     scratch: Ridge,
 }
 
@@ -56,7 +55,7 @@ impl Users {
         self.index.get(&id).copied()
     }
 
-    /// One more user, like everybody in `cluster` for all that is known.
+    /// Adds a user with edges to all users of `cluster`, and returns its index.
     pub(crate) fn add(&mut self, id: UserId, cluster: ClusterId) -> usize {
         let alike: Vec<usize> =
             (0..self.list.len()).filter(|&other| self.list[other].cluster == cluster).collect();

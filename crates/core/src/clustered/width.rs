@@ -11,7 +11,7 @@ pub(crate) struct Noisy {
     pub(crate) variance: f64,
     /// The smallest eigenvalue of the matrix, after it was made positive definite.
     pub(crate) lowest: f64,
-    /// Observations in the sums.
+    /// How many observations the sums are over.
     pub(crate) count: u64,
 }
 
@@ -35,7 +35,7 @@ impl Noisy {
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateWidth {
     noise: f64,
-    /// 2 ln(mL/α_f).
+    /// 2 ln(mL/α_f): the share of the width that pays for the probability of failure.
     failure: f64,
     dimension: f64,
     budget: Budget,

@@ -1,4 +1,4 @@
-//! When newcomers become known.
+//! The policies by which newcomers become known to a coordinator.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub enum JoinPolicy {
     /// What the paper and its code do.
     #[default]
     Lazy,
-    /// Known from the start.
+    /// Known as soon as it joins, before its first interaction.
     Eager,
     /// Known from its first interaction, before which it is sent a snapshot. For deployments.
     PullOnJoin,

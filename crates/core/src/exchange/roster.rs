@@ -47,7 +47,7 @@ impl<K: Copy + Ord> Roster<K> {
         self.seats.len()
     }
 
-    /// All seats by agent.
+    /// Returns every seat, by rising agent.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat<K>> {
         self.index.values().map(|&seat| &self.seats[seat as usize])
     }

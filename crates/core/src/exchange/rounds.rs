@@ -12,7 +12,7 @@ pub struct RoundConfig {
     /// When newcomers become known: rounds go over those that are. Default eager.
     pub join: JoinPolicy,
     /// How long each exchange of a round waits for all agents, in microseconds; afterwards the round goes
-    /// on without the missing. Not set: it waits for everybody.
+    /// on without the missing. Not set: it waits for all agents.
     pub round_deadline: Option<u64>,
     /// The fraction of agents, between 0 and 1, that must answer in time; with fewer the round ends
     /// without a result and nothing is lost. Default 0.5.

@@ -66,7 +66,7 @@ impl View {
         derived.fresh_information += derived.model.learn(x, y, parts);
     }
 
-    /// Sends the buffer on its way.
+    /// Moves the buffer to what is on its way, and returns it as an upload.
     pub(crate) fn send(&mut self) -> EvidenceUpload {
         debug_assert!(self.in_flight.is_none(), "one upload at a time");
         self.uploads += 1;
@@ -354,20 +354,20 @@ impl View {
 /// What a new base means for what is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InFlight {
-    /// It is still on its way.
+    /// The upload in flight is still on its way.
     Underway,
-    /// It is in the new base.
+    /// The upload in flight is in the new base.
     Arrived,
     /// It was left out and must be sent again.
     Unsent,
 }
 
-/// What became of a snapshot.
+/// What the view did with a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) enum Adopted {
     /// It was older than what the agent has and changed nothing.
     Stale,
-    /// It is the new base.
+    /// The snapshot is the new base.
     Yes,
     /// It is the new base, and what was in flight is in it or was given up.
     WithUpload,

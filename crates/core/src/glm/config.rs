@@ -81,23 +81,23 @@ impl GlmConfig {
     }
 }
 
-/// What formulas are written with.
+/// The constants that the paper's formulas use, derived from [`GlmConfig`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constants {
     pub(crate) link: Link,
-    /// λ.
+    /// λ > 0: the regulariser of the loss.
     pub(crate) lambda: f64,
-    /// R.
+    /// R ≥ 0: the sub-Gaussian scale of the noise in rewards.
     pub(crate) noise: f64,
-    /// δ.
+    /// δ in (0, 1): the probability with which the confidence bounds may fail.
     pub(crate) confidence: f64,
-    /// S.
+    /// S > 0: the bound on the norm of the true parameters.
     pub(crate) radius: f64,
-    /// X̄.
+    /// X̄ > 0: the bound on the norm of features.
     pub(crate) feature_bound: f64,
-    /// c_μ.
+    /// c_μ: the smallest slope of the link within the bounds.
     pub(crate) smallest: f64,
-    /// k_μ.
+    /// k_μ: the largest slope of the link within the bounds.
     pub(crate) largest: f64,
     scale: f64,
     fixed: Option<f64>,
@@ -188,7 +188,8 @@ impl SolverConfig {
         Ok(())
     }
 
-    /// ε for n observations.
+    /// Returns ε, by how much the mean loss over `count` observations may exceed its minimum when a solver
+    /// stops.
     pub(crate) fn gap(&self, count: u64) -> f64 {
         let n = count.max(1) as f64;
         match self.precision {

@@ -1,7 +1,8 @@
 //! FedGLB-UCB, FedGLB-UCB₁ and FedGLB-UCB₂: settings, and the agent they share.
 //!
-//! Rounds find the minimiser of everybody's loss. Between rounds an agent learns on by itself with online
-//! Newton steps, except in FedGLB-UCB₁, which waits. The coordinator is in [`rounds`](super::rounds).
+//! A round finds the minimiser of the loss over the observations of all agents. Between rounds an agent learns
+//! on by itself with online Newton steps, except in FedGLB-UCB₁, which waits. The coordinator is in
+//! [`rounds`](super::rounds).
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::scoring::{check_arms, upper_confidence};
 use crate::trigger::Threshold;
 use crate::wire::{self, v1};
 
-/// Settings of `fed-glb-ucb`.
+/// Settings of `fed-glb-ucb`: agents ask for rounds, and learn with online Newton steps between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FedGlbUcb {
@@ -40,7 +41,7 @@ pub struct FedGlbUcb {
     pub round_threshold: Threshold,
     /// How the time since the last round is counted. Default steps, as printed.
     pub round_clock: RoundClock,
-    /// How rounds run.
+    /// Which agents take part in a round, how long it waits for them and how many must answer.
     #[serde(flatten)]
     pub rounds: RoundConfig,
     /// How the global update is found.
@@ -52,9 +53,9 @@ pub struct FedGlbUcb {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoundClock {
-    /// t − t_last of Eq. 4: time advances when everybody has acted once, so an agent that acts after the round of a
-    /// step has waited for no time at all. An agent whose observations in the model are fewer than the average
-    /// has not acted yet in the step of that round, and its next observation belongs to it.
+    /// t − t_last of Eq. 4: time advances when every agent has acted once, so an agent that acts after the
+    /// round of a step has waited for no time at all. An agent whose observations in the model are fewer than
+    /// the average has not acted yet in the step of that round, and its next observation belongs to it.
     #[default]
     Steps,
     /// The agent's own observations since the last round, all of them.
@@ -71,7 +72,7 @@ pub struct ScheduledGlbUcb {
     /// How many observations of all agents together lie between two rounds (NT/B for B rounds). The coordinator
     /// counts them: agents tell it of their own, a tenth of their share of a round at a time. Default 30.
     pub round_every: u64,
-    /// How rounds run.
+    /// Which agents take part in a round, how long it waits for them and how many must answer.
     #[serde(flatten)]
     pub rounds: RoundConfig,
     /// How the global update is found.
@@ -174,8 +175,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Reports ten times a round, if all agents are equally busy. A round is then late by a tenth of its
-    /// observations at most, whoever makes them.
+    /// Reports ten times a round, if all agents are equally busy. A round then begins late by a tenth of its
+    /// observations at most, whichever agents make them.
     pub(crate) fn new(every: u64, federation: &Federation) -> Self {
         Self { stride: (every / (10 * federation.agents.max(1))).max(1) }
     }
@@ -204,7 +205,7 @@ pub(crate) struct FedGlbAgent {
     local: Local,
 }
 
-/// What an agent does between rounds.
+/// How an agent learns between rounds.
 #[derive(Clone, Debug)]
 enum Local {
     /// It learns by online Newton steps.
@@ -257,7 +258,7 @@ impl FedGlbAgent {
         }
     }
 
-    /// What to say after an observation.
+    /// Returns the message that the last observation makes due, if any.
     fn speak(&mut self) -> Option<Uplink> {
         match self.when {
             When::Urgent { threshold, clock, agents } => {

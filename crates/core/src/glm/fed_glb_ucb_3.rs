@@ -26,7 +26,8 @@ use crate::wire::{self, v1};
 
 const NAME: &str = "fed-glb-ucb-3";
 
-/// Settings of `fed-glb-ucb-3`.
+/// Settings of `fed-glb-ucb-3`: scheduled rounds, in each of which the coordinator takes one online Newton
+/// step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FedGlbUcb3 {
@@ -36,7 +37,7 @@ pub struct FedGlbUcb3 {
     /// How many observations of all agents together lie between two rounds (NT/B for B rounds); steps get
     /// smaller with it. Default 30.
     pub round_every: u64,
-    /// How rounds run.
+    /// Which agents take part in a round, how long it waits for them and how many must answer.
     #[serde(flatten)]
     pub rounds: RoundConfig,
 }
@@ -99,7 +100,7 @@ impl FedGlbUcb3 {
     }
 }
 
-/// An agent that takes online Newton steps of its own between everybody's.
+/// An agent that takes online Newton steps of its own between the steps that rounds take for all agents.
 #[derive(Clone, Debug)]
 pub(crate) struct OnlineAgent {
     constants: Constants,

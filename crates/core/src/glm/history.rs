@@ -34,7 +34,6 @@ impl History {
         self.count += 1;
     }
 
-    /// How many interactions.
     pub(crate) const fn len(&self) -> usize {
         self.count
     }
@@ -48,7 +47,7 @@ impl History {
         block[self.dimension][index % LANES]
     }
 
-    /// Forgets the oldest interactions.
+    /// Removes the `oldest` first interactions; the others keep their order.
     pub(crate) fn forget(&mut self, oldest: usize) {
         if oldest == 0 {
             return;
@@ -188,7 +187,7 @@ const fn lanes_of(index: usize, count: usize) -> Option<usize> {
     }
 }
 
-/// xᵀθ of every lane.
+/// Returns xᵀθ for each of the observations in the lanes.
 #[inline(always)]
 fn products(features: &[Lanes], theta: &[f64]) -> Lanes {
     let mut z = [0.0; LANES];
@@ -211,7 +210,6 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    /// Features and a reward.
     type Row = (Vec<f64>, f64);
 
     fn filled(d: usize, n: usize, seed: u64) -> (History, Vec<Row>, Vec<f64>) {

@@ -20,11 +20,11 @@ pub enum Link {
     Probit,
 }
 
-/// Where the exponent of the Poisson link is cut off: e³⁰ is a count nobody sees.
+/// The Poisson link cuts its exponent off at ± this. e³⁰ is more than any count of events in practice.
 const LARGEST_EXPONENT: f64 = 30.0;
 
 impl Link {
-    /// μ(z), the expected reward.
+    /// Returns μ(z), the expected reward of an arm with z = xᵀθ.
     #[must_use]
     pub fn mean(self, z: f64) -> f64 {
         let mut lanes = [z; LANES];
@@ -32,7 +32,7 @@ impl Link {
         lanes[0]
     }
 
-    /// μ'(z).
+    /// Returns μ'(z), the slope of the expected reward.
     #[must_use]
     pub fn slope(self, z: f64) -> f64 {
         match self {
@@ -58,7 +58,7 @@ impl Link {
         }
     }
 
-    /// μ of every lane, in place.
+    /// Replaces every z by μ(z).
     #[inline(always)]
     pub(crate) fn means(self, z: &mut Lanes) {
         match self {
@@ -113,7 +113,7 @@ impl Link {
         Err(InputError::RewardRange { value: reward, link: self.name(), range })
     }
 
-    /// The name in configuration files.
+    /// Returns the name of the link in configuration files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,20 +124,20 @@ impl Link {
         }
     }
 
-    /// All links.
+    /// Returns every link that posse knows.
     #[must_use]
     pub const fn all() -> [Self; 4] {
         [Self::Identity, Self::Logistic, Self::Poisson, Self::Probit]
     }
 }
 
-/// φ(z).
+/// Returns φ(z), the density of the standard normal distribution.
 fn density(z: f64) -> f64 {
     const ROOT: f64 = 0.398_942_280_401_432_7; // 1/√(2π)
     ROOT * exponential::exp(-0.5 * z * z)
 }
 
-/// Φ(z).
+/// Returns Φ(z), the distribution function of the standard normal distribution.
 fn distribution(z: f64) -> f64 {
     0.5 * libm::erfc(-z * std::f64::consts::FRAC_1_SQRT_2)
 }

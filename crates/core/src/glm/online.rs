@@ -1,4 +1,5 @@
-//! The coordinator's half of FedGLB-UCB₃: one online Newton step a round, with everybody's gradients.
+//! The coordinator's half of FedGLB-UCB₃: each round takes one online Newton step with the gradients of all
+//! agents.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::message::Fit;
 use crate::ridge::Ridge;
 use crate::wire::v1;
 
-/// What online steps add up to.
+/// The sums over the online steps of all rounds.
 #[derive(Clone, Debug)]
 pub(crate) struct Online {
     /// γ: gradients are divided by it.

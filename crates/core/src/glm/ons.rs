@@ -20,7 +20,6 @@ pub(crate) struct Ons {
 }
 
 impl Ons {
-    /// No observations yet.
     pub(crate) fn new(dimension: usize, potential: f64) -> Self {
         Self { iterate: vec![0.0; dimension], squares: 0.0, potential, shift: 0.0 }
     }

@@ -16,7 +16,7 @@ use crate::ridge::Ridge;
 use crate::scoring::{check_arms, upper_confidence};
 use crate::wire::{self, v1};
 
-/// Settings of `n-ons-glm`.
+/// Settings of `n-ons-glm`: each agent learns alone, with online Newton steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OnsGlm {

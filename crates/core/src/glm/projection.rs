@@ -6,12 +6,12 @@ use crate::ridge::Ridge;
 /// Enough for any matrix that factorises: Newton's method on the secular equation needs seven at most.
 const MOST_STEPS: usize = 60;
 
-/// ‖v‖.
+/// Returns ‖v‖, the Euclidean norm.
 pub(crate) fn norm(v: &[f64]) -> f64 {
     dot(v, v).sqrt()
 }
 
-/// aᵀb.
+/// Returns aᵀb. The caller passes vectors of the same length.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -15,7 +15,7 @@ pub(crate) struct Record {
     pub(crate) history: History,
     /// How many are in the shared model.
     pub(crate) contained: u64,
-    /// The newest round answered.
+    /// The newest round that the agent answered.
     pub(crate) round: RoundId,
     /// How many were there when that round collected, until it ends.
     pub(crate) frozen: Option<usize>,

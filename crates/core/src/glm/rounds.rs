@@ -1,4 +1,5 @@
-//! The coordinator of the family: collect what agents have seen, find the model of it all, tell everybody.
+//! The coordinator of the family: it collects what agents have seen, finds the model of all of it and sends
+//! that model to all agents.
 
 mod state;
 
@@ -51,11 +52,11 @@ pub(crate) struct Rounds {
 pub(crate) enum Update {
     /// Ask for gradients until the loss is at its minimum.
     Minimise { solver: SolverConfig, gap: f64, unit_information: f64, measured: Measured },
-    /// Take one step (FedGLB-UCB₃).
+    /// Take one online Newton step with the gradients that came (FedGLB-UCB₃).
     Online(Online),
 }
 
-/// A round under way.
+/// A round that has begun and not ended: first agents send their evidence, then gradients (`solving`).
 #[derive(Clone, Debug)]
 struct Open {
     /// When the exchange it waits for began.
@@ -69,11 +70,11 @@ struct Open {
     solving: Option<Solving>,
 }
 
-/// The second half of a round.
+/// The second half of a round: the coordinator asks for gradients until the minimum is found.
 #[derive(Clone, Debug)]
 struct Solving {
     minimiser: Minimiser,
-    /// Of everything collected.
+    /// The matrix of everything that this round collected, factorised.
     model: Ridge,
     gradient: Vec<f64>,
     curvature: Option<Vec<f64>>,
@@ -237,7 +238,7 @@ impl Rounds {
         Ok(self.go_on(now))
     }
 
-    /// Goes on with the open round if nobody is waited for.
+    /// Continues the open round if it does not wait for any agent. Returns what to send next, if anything.
     fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
         if open.solving.is_some() {
@@ -270,7 +271,7 @@ impl Rounds {
         self.ask(now, Open { solving: Some(solving), ..open })
     }
 
-    /// Asks everybody with data for the gradient at the next point.
+    /// Asks every agent that has observations in this round for the gradient at the minimiser's next point.
     fn ask(&mut self, now: Tick, mut open: Open) -> Vec<Outgoing> {
         let Some(solving) = &mut open.solving else { unreachable!("only asked while solving") };
         let d = self.model.dimension();
@@ -329,7 +330,7 @@ impl Rounds {
         self.model.refresh([&evidence].into_iter()).expect("it was checked before");
         (self.evidence, self.estimate) = (Arc::new(evidence), Arc::new(estimate));
         self.version = self.version.next();
-        // Whoever made more observations meanwhile tells of them anew, counted from this model.
+        // Agents that made more observations meanwhile report them again, counted from this model.
         self.reported.clear();
         for (agent, contained) in &mut self.agents {
             let part = open.parts.get(agent).copied();
@@ -428,7 +429,7 @@ impl Coordinator for Rounds {
             return self.abort();
         }
         if solving {
-            // Somebody's gradients are missing, so its observations must be too.
+            // The gradients of an agent are missing, so its observations must be left out too.
             return self.start(now, answered, true);
         }
         self.go_on(now)

@@ -1,5 +1,5 @@
 //! UCB-GLM: the maximum likelihood estimate over everything seen, and a fixed width (Li et al. 2017). One
-//! learner an agent (N-UCB-GLM), or one for everybody (One-UCB-GLM), the reference that moves all raw data.
+//! learner an agent (N-UCB-GLM), or one for all agents (One-UCB-GLM), the reference that moves all raw data.
 
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -80,9 +80,9 @@ pub(crate) struct UcbGlmAgent {
     width: f64,
     refit_growth: f64,
     evidence: Evidence,
-    /// What it shares with a coordinator.
+    /// Always empty: the agent sends nothing, and views need something to refer to.
     nothing: Evidence,
-    /// For the widths of arms.
+    /// Σxxᵀ + λI of what was observed, which gives the widths of arms.
     model: Ridge,
     history: History,
     estimate: Vec<f64>,

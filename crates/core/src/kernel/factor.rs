@@ -18,7 +18,7 @@ use crate::exponential::{LANES, Lanes};
 /// How many columns share a pass over the factor: their sums still fit into registers.
 const TOGETHER: usize = 4;
 
-/// L, growing.
+/// The lower triangular factor L of the kernel matrix. It grows by one row for each observation.
 #[derive(Clone, Debug)]
 pub(super) struct GrowingFactor {
     /// Panel p has columns 0..8(p + 1). Entries above the diagonal and of rows that are not there are zero.
@@ -33,7 +33,6 @@ impl GrowingFactor {
         Self { panels: Vec::new(), inverse_diagonal: Vec::new(), len: 0 }
     }
 
-    /// Rows so far.
     pub(super) const fn len(&self) -> usize {
         self.len
     }

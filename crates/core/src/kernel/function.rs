@@ -64,7 +64,7 @@ impl Kernel {
         }
     }
 
-    /// k(x, x).
+    /// Returns k(x, x), the variance that the kernel gives to an arm before any observation.
     pub(super) fn with_itself(self, x: &[f64], inverse_square_scale: f64) -> f64 {
         match self {
             Self::Linear => x.iter().map(|x| x * x).sum::<f64>() * inverse_square_scale,

@@ -16,7 +16,7 @@ use crate::wire::{self, v1};
 /// A sampled mean has at least this variance.
 const SMALLEST_VARIANCE: f64 = 1e-6;
 
-/// How to choose, given beliefs.
+/// The rule by which the learner chooses.
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
     /// The largest mean + √(λν·variance).
@@ -31,7 +31,7 @@ pub(crate) struct KernelLearner {
     name: &'static str,
     rule: Rule,
     regression: KernelRegression,
-    /// λν.
+    /// λν: multiplies the variance of an arm to give its squared width.
     variance_scale: f64,
     history_limit: usize,
     choices: u64,

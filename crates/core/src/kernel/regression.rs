@@ -36,7 +36,7 @@ pub(super) struct KernelRegression {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Belief {
     pub(super) mean: f64,
-    /// Zero or more.
+    /// The posterior variance, zero or more.
     pub(super) variance: f64,
 }
 
@@ -71,7 +71,6 @@ impl KernelRegression {
         self.dimension
     }
 
-    /// How many observations.
     pub(super) const fn len(&self) -> usize {
         self.factor.len()
     }
@@ -151,7 +150,7 @@ impl KernelRegression {
         }
     }
 
-    /// ‖z‖² and zᵀq.
+    /// Returns ‖z‖² and zᵀq in one pass.
     fn sums(&self, z: &[Lanes]) -> (f64, f64) {
         let (mut square, mut mean) = ([0.0; LANES], [0.0; LANES]);
         for (z, q) in z.iter().zip(&self.q) {

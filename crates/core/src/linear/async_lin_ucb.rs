@@ -31,7 +31,7 @@ pub struct ProtocolConfig {
     /// observation, ∞ never. Default 2.
     pub upload_threshold: Threshold,
     /// γ_D in [1, ∞]: an agent is sent a snapshot when det V(λ) of everything exceeds that of its own view
-    /// by more. At or below γ_U an upload sets off a download to nearly everybody. Default 4.
+    /// by more. At or below γ_U an upload sets off a download to nearly every agent. Default 4.
     pub download_threshold: Threshold,
     /// When newcomers become known. Default lazy.
     pub join: JoinPolicy,
@@ -45,16 +45,16 @@ pub struct ProtocolConfig {
     pub overrides: Vec<Override>,
 }
 
-/// Thresholds of one agent.
+/// Thresholds of one agent that replace those of the federation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// Whose.
+    /// The agent that these thresholds are for.
     pub agent: AgentId,
-    /// Its γ_U, if not everybody's.
+    /// The agent's own γ_U. Not set: that of the federation.
     #[serde(default)]
     pub upload_threshold: Option<Threshold>,
-    /// Its γ_D, if not everybody's.
+    /// The agent's own γ_D. Not set: that of the federation.
     #[serde(default)]
     pub download_threshold: Option<Threshold>,
 }
@@ -101,14 +101,15 @@ impl ProtocolConfig {
     }
 }
 
-/// Settings of `async-lin-ucb`.
+/// Settings of `async-lin-ucb`: upper confidence bounds, with agents that upload when they have learned
+/// enough.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AsyncLinUcb {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// When to speak.
+    /// When agents upload and when the coordinator sends snapshots.
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
     /// What is promised about privacy. With it, an agent uploads all its sums with noise, when their count
@@ -117,14 +118,14 @@ pub struct AsyncLinUcb {
     pub privacy: Option<PrivacyConfig>,
 }
 
-/// Settings of `async-lin-ts`.
+/// Settings of `async-lin-ts`: Thompson sampling with the protocol of `async-lin-ucb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AsyncLinTs {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// When to speak.
+    /// When agents upload and when the coordinator sends snapshots.
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
     /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
@@ -138,14 +139,14 @@ impl Default for AsyncLinTs {
     }
 }
 
-/// Settings of `async-lin-phe`.
+/// Settings of `async-lin-phe`: perturbed history with the protocol of `async-lin-ucb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AsyncLinPhe {
     /// The model; its width is not used.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// When to speak.
+    /// When agents upload and when the coordinator sends snapshots.
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
     /// a ≥ 0: how many coins are added to each past reward, in distribution. Default 2.

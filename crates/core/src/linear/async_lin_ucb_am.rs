@@ -25,7 +25,8 @@ use crate::wire::{self, v1};
 
 const NAME: &str = "async-lin-ucb-am";
 
-/// Settings of `async-lin-ucb-am`.
+/// Settings of `async-lin-ucb-am`: a model with a shared and a personal block, fitted by alternating
+/// minimisation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AsyncLinUcbAm {

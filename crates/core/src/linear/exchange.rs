@@ -24,14 +24,14 @@ use crate::wire::{self, v1};
 /// Who is sent a snapshot, and when.
 #[derive(Clone, Debug)]
 pub(crate) enum DownloadPolicy {
-    /// Whoever is too far behind, after each upload by anybody.
+    /// After each upload, every agent whose view is too far behind gets a snapshot.
     Threshold {
         everybody: Threshold,
         own: BTreeMap<AgentId, Threshold>,
         /// Answer the upload of an agent that is behind with a snapshot.
         in_receipt: bool,
     },
-    /// The uploader, each time, and nobody else.
+    /// The agent that uploaded gets a snapshot in answer, each time. Other agents get none.
     AfterUpload,
 }
 
@@ -156,7 +156,7 @@ impl Coordinator for Exchange {
             let (agent, uploads) = (seat.agent, seat.uploads);
             due.push((agent, self.snapshot_to(agent, uploads, false)));
         }
-        // Who is due does not depend on the order; by agent, nobody needs to know how it was found.
+        // The same agents are due in any order. By agent, the order does not depend on the heap's layout.
         due.sort_by_key(|(agent, _)| *agent);
         Ok(std::iter::once(first).chain(due.into_iter().map(|(_, message)| message)).collect())
     }

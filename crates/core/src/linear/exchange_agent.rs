@@ -29,7 +29,7 @@ pub(crate) struct ExchangeAgent {
     noise: f64,
     config: ExchangeConfig,
     choices: u64,
-    /// Observations of this life.
+    /// Observations that the agent has made in this life.
     learned: u64,
     /// The newest that the coordinator said about how much there is to hear.
     news: Option<News>,
@@ -37,7 +37,7 @@ pub(crate) struct ExchangeAgent {
     first_count: u64,
     /// What others have lost so far because of what is withheld.
     withheld: f64,
-    /// A pull has no answer yet.
+    /// Whether a pull has not been answered yet.
     asking: bool,
     estimates: Estimates,
 }
@@ -89,7 +89,7 @@ impl ExchangeAgent {
     }
 
     /// τ: how many observations the federation makes between two of this agent. Before the agent has seen
-    /// that, everybody is taken to act equally often.
+    /// that, it assumes that all agents act equally often.
     fn interval(&self, news: &News) -> f64 {
         let grown = news.count.saturating_sub(self.first_count);
         ((news.agents + grown) as f64 / (1 + self.learned) as f64).max(1.0)
@@ -111,7 +111,7 @@ impl ExchangeAgent {
                 let interval = self.interval(news);
                 cost_of_withholding(fresh, self.view.dimension(), news.doubt, interval, count)
             }
-            // Until somebody has said what choices cost, everything is worth telling.
+            // Until the coordinator has said what choices cost, every observation is worth a message.
             None => f64::INFINITY,
         };
         let price = self.config.price_of_push(self.view.dimension(), self.view.buffer().count());

@@ -35,11 +35,11 @@ pub(crate) struct ExchangeCoordinator {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seat {
     version: Version,
-    /// Its uploads in the evidence.
+    /// How many uploads of the agent are in the evidence.
     uploads: u64,
     /// Observations of the evidence that it has.
     count: u64,
-    /// Information of what it has.
+    /// Information of what the agent has.
     information: f64,
 }
 
@@ -61,7 +61,7 @@ impl Pace {
         }
     }
 
-    /// Observations a millisecond.
+    /// Returns how many observations the federation makes in a millisecond, or 0 while that is unknown.
     fn rate(&self, count: u64, now: Tick) -> f64 {
         let Some([(before, then), _]) = self.marks else { return 0.0 };
         let elapsed = now.milliseconds().saturating_sub(then);
@@ -141,7 +141,7 @@ impl ExchangeCoordinator {
     }
 
     /// Reports move the mean by an eighth of the way, and count for at most twice or half of it: an agent
-    /// that reports nonsense cannot make everybody talk or fall silent at once.
+    /// that reports nonsense cannot make all agents talk, or fall silent, at once.
     fn hear_doubt(&mut self, report: f64) {
         if self.doubt == 0.0 {
             self.doubt = report;

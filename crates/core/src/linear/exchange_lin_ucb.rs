@@ -87,26 +87,27 @@ impl ExchangeConfig {
     }
 }
 
-/// Settings of `exchange-lin-ucb`.
+/// Settings of `exchange-lin-ucb`: upper confidence bounds, with messages sent when they are worth their
+/// price.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExchangeLinUcb {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// When to speak.
+    /// The price of a message, which decides when agents push and pull, and bounds that hold whatever it is.
     #[serde(flatten)]
     pub exchange: ExchangeConfig,
 }
 
-/// Settings of `exchange-lin-ts`.
+/// Settings of `exchange-lin-ts`: Thompson sampling with the protocol of `exchange-lin-ucb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExchangeLinTs {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// When to speak.
+    /// The price of a message, which decides when agents push and pull, and bounds that hold whatever it is.
     #[serde(flatten)]
     pub exchange: ExchangeConfig,
     /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
@@ -114,14 +115,14 @@ pub struct ExchangeLinTs {
     pub sampling_scale: f64,
 }
 
-/// Settings of `exchange-lin-igw`.
+/// Settings of `exchange-lin-igw`: inverse gap weighting with the protocol of `exchange-lin-ucb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExchangeLinIgw {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// When to speak.
+    /// The price of a message, which decides when agents push and pull, and bounds that hold whatever it is.
     #[serde(flatten)]
     pub exchange: ExchangeConfig,
     /// Multiplies the width of the best arm to give the gap at which another arm is played half as often as

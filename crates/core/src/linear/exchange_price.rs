@@ -8,13 +8,13 @@
 //!   lose a/(ρn). If it acts once in τ observations of the federation, pulling whenever ρ has grown to a
 //!   fixed ratio costs least when ρ·ln ρ − ρ + 1 equals (price of a pull)·τ/a. This is the pull that pays
 //!   on average. The choice at hand adds its own loss, times the share 1 − 1/ρ that a pull would save.
-//! - An agent that withholds a share f of the evidence makes everybody else lose a·f/n a choice. When the
+//! - An agent that withholds a share f of the evidence makes all other agents lose a·f/n a choice. When the
 //!   sum of that over time exceeds the price of a push, pushing was worth it.
 
 use crate::arms::best;
 use crate::factor::Scores;
 
-/// 1/√(2π).
+/// The density of the standard normal distribution at zero, 1/√(2π).
 const DENSITY: f64 = 0.398_942_280_401_432_7;
 
 /// The loss that an agent expects from a choice: what it gives up knowingly, because the arm it plays has a

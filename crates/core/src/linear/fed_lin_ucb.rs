@@ -1,8 +1,8 @@
 //! FedLinUCB (He, Wang, Min and Gu, 2022): push when due, pull in the same exchange.
 //!
-//! Between exchanges an agent chooses with what it last downloaded; its own fresh observations decide only
-//! when the next exchange is due. Nobody is ever sent anything unasked, which suits agents that are
-//! connected now and then.
+//! Between exchanges an agent chooses with what it last downloaded; its own fresh observations decide only when
+//! the next exchange is due. The coordinator never sends to an agent that did not ask, which suits agents that
+//! are connected now and then.
 
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ use crate::wire::{self, v1};
 
 const NAME: &str = "fed-lin-ucb";
 
-/// Settings of `fed-lin-ucb`.
+/// Settings of `fed-lin-ucb`: agents push and pull in one exchange, and hear nothing in between.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FedLinUcb {

@@ -35,7 +35,7 @@ pub(crate) struct PerturbedHistory {
     draws: Draws,
     /// Full columns of a square root of the evidence at the last [`recompute`](Self::recompute).
     root: Vec<f64>,
-    /// Features observed since then.
+    /// Features of observations made since that computation, one row after another.
     recent: Vec<f64>,
     /// ξ, kept to be reused.
     noise: Vec<f64>,

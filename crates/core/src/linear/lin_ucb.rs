@@ -1,5 +1,5 @@
-//! LinUCB: one ridge model an agent, upper confidence bounds, nothing said. Also, placed once for
-//! everybody, the centralised reference; and, with another rule, linear Thompson sampling.
+//! LinUCB: each agent has one ridge model, chooses by upper confidence bounds and sends nothing. One such
+//! learner for all agents is the centralised reference; with another rule it is linear Thompson sampling.
 
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ impl LinUcb {
     }
 }
 
-/// Settings of `lin-ts`.
+/// Settings of `lin-ts`: Thompson sampling by agents that learn alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinTs {
@@ -72,7 +72,7 @@ impl LinTs {
 pub(crate) struct LinearLearner {
     name: &'static str,
     evidence: Evidence,
-    /// What it shares with a coordinator.
+    /// Always empty: the agent sends nothing, and views need something to refer to.
     nothing: Evidence,
     model: Ridge,
     rule: Rule,

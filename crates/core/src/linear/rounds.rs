@@ -1,4 +1,5 @@
-//! The coordinator of synchronous rounds: collect from everybody, add, tell everybody.
+//! The coordinator of synchronous rounds: it collects evidence from all agents, adds it up and sends the sum
+//! to all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::parcel::Parcel;
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 
-/// The coordinator of rounds.
+/// The coordinator of `sync-lin-ucb`: it runs one round at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     join: JoinPolicy,

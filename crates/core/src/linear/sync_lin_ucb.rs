@@ -1,4 +1,4 @@
-//! Sync-LinUCB, also known as DisLinUCB: when one agent has learned enough, everybody shares. This is its
+//! Sync-LinUCB, also known as DisLinUCB: when one agent has learned enough, all agents share. This is its
 //! agent; its coordinator is in [`rounds`](super::rounds).
 
 use prost::Message;
@@ -19,7 +19,7 @@ use crate::wire::{self, v1};
 
 const NAME: &str = "sync-lin-ucb";
 
-/// Settings of `sync-lin-ucb`.
+/// Settings of `sync-lin-ucb`: when an agent has learned enough, a round collects from all agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SyncLinUcb {
@@ -32,7 +32,7 @@ pub struct SyncLinUcb {
     /// When newcomers become known: rounds go over those that are. Default lazy.
     pub join: JoinPolicy,
     /// How long a round waits for all agents, in microseconds; afterwards it goes on without the missing,
-    /// whose evidence joins a later round. Not set: it waits for everybody.
+    /// whose evidence joins a later round. Not set: it waits for all agents.
     pub round_deadline: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct SyncAgent {
     threshold: f64,
     /// A round was asked for and has not ended.
     requested: bool,
-    /// The newest round answered.
+    /// The newest round that the agent answered.
     round: RoundId,
     choices: u64,
 }

@@ -15,7 +15,7 @@ use crate::wire::MAX_DIMENSION;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NeuralConfig {
-    /// Which network. Default plain.
+    /// The architecture and start of the network. Default plain.
     pub network: NetworkKind,
     /// m: units of a hidden layer, even for the tangent network. Default 20.
     pub hidden_width: usize,
@@ -100,7 +100,7 @@ impl NeuralConfig {
         Layout { kind: self.network, dimension, width: self.hidden_width, layers: self.hidden_layers }
     }
 
-    /// θ₀, the same for everybody of a federation.
+    /// Returns the network with the parameters θ₀ that all agents of a federation with this seed start from.
     pub(crate) fn start(&self, dimension: usize, seed: Seed) -> Network {
         Network::start(self.layout(dimension), &mut seed.stream("network-start", 0, 0))
     }

@@ -30,7 +30,7 @@ const NAME: &str = "fn-ucb";
 #[derive(Clone, Debug)]
 pub(crate) struct FnAgent {
     config: FnUcb,
-    /// θ₀, the same for everybody.
+    /// The network at θ₀, the same for all agents of a federation.
     start: Network,
     fingerprint: u64,
     learner: Learner,
@@ -68,7 +68,7 @@ pub(crate) struct FnAgent {
 #[derive(Clone, Debug)]
 struct Probing {
     gradients: Vec<Sparse>,
-    /// Of everything that this agent observed.
+    /// The statistic of everything that this agent observed.
     own: Statistic,
 }
 
@@ -88,7 +88,7 @@ impl Probing {
         Self { gradients, own: config.neural.none(start.layout.parameters()) }
     }
 
-    /// The smallest over the largest uncertainty.
+    /// Returns the smallest over the largest uncertainty among the probe arms.
     fn ratio(&self) -> f64 {
         let squares = self.gradients.iter().map(|phi| self.own.square(phi));
         let (low, high) = squares.fold((f64::INFINITY, 0.0_f64), |(low, high), s| (low.min(s), high.max(s)));
@@ -111,7 +111,7 @@ pub(crate) fn nothing_known(config: &FnUcb, parameters: usize, agents: usize) ->
     }
 }
 
-/// A number that tells parameters apart.
+/// Returns a number that differs, almost surely, between networks with different parameters.
 fn fingerprint(network: &Network) -> u64 {
     network.parameters().iter().fold(0xcbf2_9ce4_8422_2325, |hash, value| {
         (hash ^ value.to_bits()).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
@@ -250,7 +250,7 @@ impl FnAgent {
         })
     }
 
-    /// Trains on from an average.
+    /// Trains the network from the average of a round, and returns the trained weights to send.
     fn train_on(&mut self, average: &Weights) -> Result<Option<Uplink>, ProtocolError> {
         if average.round != self.round || self.frozen.is_none() {
             return Ok(None);

@@ -12,7 +12,7 @@ use crate::exchange::RoundConfig;
 use crate::federation::Federation;
 use crate::trigger::Threshold;
 
-/// Settings of `fn-ucb`.
+/// Settings of `fn-ucb`: agents share gradient statistics and the average of their networks in rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FnUcb {
@@ -29,11 +29,11 @@ pub struct FnUcb {
     /// Which determinant that information is measured by. Default whole, as printed; published code takes the
     /// diagonal throughout.
     pub trigger: Trigger,
-    /// How rounds run.
+    /// Which agents take part in a round, how long it waits for them and how many must answer.
     #[serde(flatten)]
     pub rounds: RoundConfig,
     /// Answer a round only after as many observations since the last one as the agent had that asked for it:
-    /// the end of an iteration, if agents take turns. Nobody waits longer than until an agent that has answered
+    /// the end of an iteration, if agents take turns. The others wait at most until an agent that has answered
     /// observes something new: then the others answer with what they have. Default true; false answers
     /// at once, with a round for every observation if `round_threshold` is 0.
     pub lockstep: bool,
@@ -73,7 +73,7 @@ pub enum TrainingMode {
     Fedavg,
     /// The same in several short rounds each time.
     FedavgRounds,
-    /// One network is trained on everybody's data in one place: the reference that moves all raw data.
+    /// One network is trained on the data of all agents in one place: the reference that moves all raw data.
     Pooled,
 }
 
@@ -93,7 +93,7 @@ pub enum Trigger {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingData {
-    /// All of its own.
+    /// All observations that the agent has made.
     #[default]
     All,
     /// The newest one of each round it answers, as in published code: observations of iterations without a round are
@@ -123,7 +123,7 @@ pub enum AlphaRule {
     Ratio,
     /// 0: the linear model alone.
     Zero,
-    /// 1: the network alone.
+    /// 1: the choice follows the network alone.
     One,
 }
 
@@ -207,7 +207,7 @@ impl FnUcb {
         u64::try_from(until(step + 1) - until(step)).unwrap_or(0)
     }
 
-    /// Averages a round.
+    /// Returns how many times the coordinator averages the networks in one round.
     pub(crate) const fn averages(&self) -> u64 {
         match self.training {
             TrainingMode::FedavgRounds => self.averaging_rounds,

@@ -16,7 +16,7 @@ use crate::evidence::packed;
 /// How many vectors are collected before they are subtracted from a matrix.
 const COLLECTED: usize = 16;
 
-/// P = B − Σ s·vvᵀ.
+/// The inverse P = B − Σ s·vvᵀ, kept as a base and vectors that are folded into it now and then.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Inverse {
     parameters: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Inverse {
     columns: Vec<Column>,
 }
 
-/// What vectors are subtracted from.
+/// The part B of an inverse that vectors are subtracted from.
 #[derive(Clone, Debug, PartialEq)]
 enum Base {
     /// A multiple of the identity.
@@ -33,7 +33,7 @@ enum Base {
     Whole(Arc<Vec<f64>>),
 }
 
-/// s and v of s·vvᵀ.
+/// The scale s and the vector v of a term s·vvᵀ.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) scale: f64,
@@ -41,14 +41,14 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// A share of it.
+    /// Returns `share`·s·vvᵀ.
     pub(crate) fn scaled(&self, share: f64) -> Self {
         Self { scale: share * self.scale, vector: self.vector.clone() }
     }
 }
 
 impl Inverse {
-    /// (λI)⁻¹.
+    /// Returns (λI)⁻¹, the inverse before any observation.
     pub(crate) fn new(parameters: usize, regularization: f64) -> Self {
         Self { parameters, base: Base::Ridge(1.0 / regularization), columns: Vec::new() }
     }
@@ -91,7 +91,7 @@ impl Inverse {
         }
     }
 
-    /// v = Pφ.
+    /// Returns Pφ, where P is this inverse.
     pub(crate) fn times(&self, phi: &Sparse) -> Vec<f64> {
         let mut v = vec![0.0; self.parameters];
         match &self.base {
@@ -102,7 +102,7 @@ impl Inverse {
         v
     }
 
-    /// φᵀPφ, not negative.
+    /// Returns φᵀPφ. Rounding errors below zero are raised to zero.
     pub(crate) fn square(&self, phi: &Sparse) -> f64 {
         let base = match &self.base {
             Base::Ridge(entry) => phi.iter().map(|(_, value)| value * (value * entry)).sum(),
@@ -167,7 +167,6 @@ impl Inverse {
     }
 }
 
-/// The packed matrix `entry`·I.
 fn ridge(parameters: usize, entry: f64) -> Vec<f64> {
     let mut matrix = vec![0.0; packed(parameters)];
     (0..parameters).for_each(|i| matrix[packed(i) + i] = entry);

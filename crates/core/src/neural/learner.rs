@@ -25,7 +25,7 @@ pub(crate) struct Learner {
     observations: Observations,
     training: Training,
     stop: u64,
-    /// How often training led nowhere.
+    /// How often training failed, so that the network stayed as it was.
     failures: u64,
 }
 

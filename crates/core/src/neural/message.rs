@@ -11,7 +11,7 @@ use crate::parcel::LowRank;
 /// An agent's part of a round of networks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkPart {
-    /// The round it answers.
+    /// The number of the round that this answers.
     pub round: RoundId,
     /// A fingerprint of the parameters θ₀ that networks start from: gradients at other parameters do not add
     /// up.
@@ -33,11 +33,11 @@ pub enum NetworkEvidence {
     Full(LowRank),
     /// The diagonal of Σφφᵀ, and Σφy.
     Diagonal {
-        /// Σφ².
+        /// The diagonal Σφ², one number for each parameter.
         squares: Vec<f64>,
-        /// Σφy.
+        /// The vector Σφy, one number for each parameter.
         moment: Vec<f64>,
-        /// How many observations.
+        /// How many observations these sums are over.
         count: u64,
     },
 }
@@ -47,9 +47,9 @@ pub enum NetworkEvidence {
 pub struct Weights {
     /// The round they belong to.
     pub round: RoundId,
-    /// Counts the averages of a round.
+    /// The number of the average in its round.
     pub step: u64,
-    /// θ.
+    /// The parameters θ, in the order of the network's layout.
     pub weights: Arc<Vec<f64>>,
 }
 
@@ -58,7 +58,7 @@ pub struct Weights {
 pub struct NetworkModel {
     /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
     pub authoritative: bool,
-    /// The coordinator's state.
+    /// The version of the coordinator's state that this is.
     pub version: Version,
     /// How many observations of the receiving agent are in it: the oldest ones of its life.
     pub contains: u64,
@@ -81,7 +81,7 @@ pub struct NetworkState {
 }
 
 impl NetworkEvidence {
-    /// How many observations.
+    /// Returns how many observations the sums are over.
     #[must_use]
     pub const fn count(&self) -> u64 {
         match self {

@@ -15,7 +15,7 @@ pub(crate) const LANES: usize = 8;
 /// A number of each of [`LANES`] units.
 pub(crate) type Lane = [f32; LANES];
 
-/// Which network.
+/// The architecture of a network and the distribution that its parameters start from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkKind {
@@ -35,7 +35,6 @@ pub(crate) struct Layout {
     pub(crate) dimension: usize,
     /// Units of a hidden layer (m).
     pub(crate) width: usize,
-    /// Hidden layers.
     pub(crate) layers: usize,
 }
 
@@ -98,7 +97,6 @@ pub(crate) struct Layer {
 }
 
 impl Network {
-    /// All parameters zero.
     pub(crate) fn zeros(layout: Layout) -> Self {
         let chunks = layout.chunks();
         let layer = |layer| Layer {
@@ -109,7 +107,7 @@ impl Network {
         Self { layout, hidden, output: vec![[0.0; LANES]; chunks], output_bias: 0.0 }
     }
 
-    /// θ₀, drawn from `stream`.
+    /// Draws the parameters θ₀ from `stream`.
     pub(crate) fn start(layout: Layout, stream: &mut Stream) -> Self {
         match layout.kind {
             NetworkKind::Plain => {
@@ -187,7 +185,7 @@ impl Network {
         Some(network)
     }
 
-    /// f(x; θ).
+    /// Returns f(x; θ), the predicted reward of an arm with the features `x`.
     pub(crate) fn value(&self, x: &[f64], scratch: &mut Scratch) -> f64 {
         scratch.enter(&self.layout, x);
         self.forward(scratch)
@@ -234,7 +232,7 @@ impl Network {
         f64::from(self.layout.output_scale() * (self.output_bias + product(&self.output, last)))
     }
 
-    /// The gradient after [`forward`](Self::forward).
+    /// Fills `gradient` from the activations that the last [`forward`](Self::forward) left in `scratch`.
     fn backward(&self, scratch: &mut Scratch, gradient: &mut Sparse) {
         let Layout { width, layers, .. } = self.layout;
         let chunks = self.layout.chunks();

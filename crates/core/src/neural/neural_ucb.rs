@@ -73,9 +73,9 @@ pub(crate) struct NeuralAgent {
     learner: Learner,
     statistic: Statistic,
     config: NeuralConfig,
-    /// λν.
+    /// λν: multiplies φᵀV⁻¹φ to give the squared width of an arm's score.
     variance: f64,
-    /// Of a sampler.
+    /// Where the draws of Thompson sampling come from. Not set: upper confidence bounds, which draw nothing.
     draws: Option<ArmDraws>,
     made: u64,
     choices: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Observations {
 /// Observations whose features may differ from zero in the same places.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
-    /// Where, in rising order.
+    /// The features that may differ from zero, by index in rising order.
     pub(crate) support: Vec<u32>,
     /// For each block of observations, one entry for each place.
     pub(crate) features: Vec<Block>,

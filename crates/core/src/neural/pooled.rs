@@ -1,4 +1,4 @@
-//! Pooled training: one learner that sees everybody's raw data, trains one network on it and takes gradients
+//! Pooled training: one learner that sees the raw data of all agents, trains one network on it and takes gradients
 //! there. No federation can do this; it is what federations are compared with.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::message::{Downlink, Uplink};
 use crate::scoring::check_arms;
 use crate::wire::{self, v1};
 
-/// One learner for everybody. An iteration has as many observations as there are agents; what was observed
+/// One learner for all agents. An iteration has as many observations as there are agents; what was observed
 /// in it counts, and the network is trained, when it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct PooledAgent {
@@ -37,7 +37,7 @@ pub(crate) struct PooledAgent {
     averaged: bool,
     alpha: f64,
     users: BTreeMap<UserId, Pooled>,
-    /// Observations of this iteration.
+    /// Observations of the current iteration, which are learned from when it ends.
     rows: Vec<(UserId, Row)>,
     made: u64,
     choices: u64,

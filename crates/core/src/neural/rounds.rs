@@ -1,4 +1,5 @@
-//! The coordinator of FN-UCB: add up what agents have seen, average their networks, tell everybody.
+//! The coordinator of FN-UCB: it adds up what agents have seen, averages their networks and sends both to all
+//! agents.
 
 mod state;
 
@@ -30,7 +31,8 @@ pub(crate) struct NetworkRounds {
     shared: Arc<NetworkState>,
     /// ln det(V/λ) of the shared statistic.
     information: f64,
-    /// A fingerprint of what networks start from, once somebody has said it.
+    /// A fingerprint of the parameters that networks start from, as the first part of a round named it; not
+    /// set before.
     start: Option<u64>,
     seats: BTreeMap<AgentId, Seat>,
     /// Whether the shared widths are the mean over exactly these seats.
@@ -39,16 +41,16 @@ pub(crate) struct NetworkRounds {
     open: Option<Open>,
 }
 
-/// What is known of an agent.
+/// What the coordinator knows of an agent.
 #[derive(Clone, Debug)]
 struct Seat {
     /// How many observations of its life are in the shared statistic.
     contained: u64,
-    /// Of everything that came from it.
+    /// The statistic of everything that came from the agent.
     own: Statistic,
 }
 
-/// A round under way.
+/// A round that has begun and not ended.
 #[derive(Clone, Debug)]
 struct Open {
     /// When the exchange it waits for began.
@@ -168,7 +170,7 @@ impl NetworkRounds {
         Ok(self.go_on(now))
     }
 
-    /// Goes on with the open round if nobody is waited for.
+    /// Continues the open round if it does not wait for any agent. Returns what to send next, if anything.
     fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(mut open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
         if open.parts.is_empty() {
@@ -195,8 +197,8 @@ impl NetworkRounds {
         self.commit(open, average)
     }
 
-    /// The mean of the networks of a round, weighted by how many observations each agent has trained on or could have:
-    /// the network of a quiet agent knows less. Where nobody has any, all count the same.
+    /// The mean of the networks of a round, weighted by how many observations each agent has trained on or
+    /// could have: the network of a quiet agent knows less. Where no agent has any, all count the same.
     fn mean(&self, open: &Open) -> Vec<f64> {
         let seen = |agent: &AgentId| {
             let before = self.seats.get(agent).map_or(0, |seat| seat.contained);
@@ -216,7 +218,7 @@ impl NetworkRounds {
         sum
     }
 
-    /// Makes the result of a round what everybody knows.
+    /// Adds the result of a round to the shared state and returns the messages that tell all agents.
     fn commit(&mut self, open: Open, average: Vec<f64>) -> Vec<Outgoing> {
         let mut statistic = self.shared.statistic.clone();
         let before = statistic.information;

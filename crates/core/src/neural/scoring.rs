@@ -12,12 +12,12 @@ use crate::agent::Choice;
 use crate::arms::{Arms, best};
 use crate::error::InputError;
 
-/// What a choice is made with.
+/// Everything that a choice of `fn-ucb` depends on.
 pub(crate) struct Scoring<'a> {
     pub(crate) config: &'a FnUcb,
-    /// θ₀.
+    /// The network at θ₀, where gradients are taken unless `features` says otherwise.
     pub(crate) start: &'a Network,
-    /// The network that predicts.
+    /// The network whose output predicts rewards.
     pub(crate) predicts: &'a Network,
     /// The network at which gradients are taken if they follow it.
     pub(crate) shared: &'a Network,
@@ -65,7 +65,7 @@ impl Scoring<'_> {
         Ok(Choice { arm, propensity: Some(1.0) })
     }
 
-    /// φ(x).
+    /// Writes φ(x), the gradient of the network's output at the features `x`, into `phi`.
     pub(crate) fn gradient(&self, x: &[f64], scratch: &mut Scratch, phi: &mut Sparse) {
         let network = match self.config.features_at {
             FeaturePoint::Start => self.start,

@@ -30,7 +30,7 @@ impl Sparse {
         sparse
     }
 
-    /// Entries in rising order.
+    /// Returns the index and the value of every entry, by rising index.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
         self.index.iter().zip(&self.value).map(|(index, value)| (*index as usize, *value))

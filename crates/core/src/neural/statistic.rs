@@ -11,14 +11,14 @@ use crate::error::DecodeError;
 use crate::evidence::packed;
 use crate::wire::v1;
 
-/// How much of V is kept.
+/// How much of the matrix V is kept and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
     /// The whole matrix: p₀² numbers.
     #[default]
     Full,
-    /// Its diagonal: p₀ numbers.
+    /// Only the diagonal is kept: p₀ numbers.
     Diagonal,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Statistic {
     matrix: Matrix,
     /// V⁻¹Σφy; of a diagonal, Σφy.
     pub(crate) vector: Vec<f64>,
-    /// ln det(V/λ).
+    /// ln det(V/λ): 0 before any observation, and growing with each.
     pub(crate) information: f64,
 }
 
@@ -48,7 +48,6 @@ impl Matrix {
 }
 
 impl Statistic {
-    /// Without observations.
     pub(crate) fn new(kind: Precondition, parameters: usize, regularization: f64) -> Self {
         let matrix = match kind {
             Precondition::Full => Matrix::Full(Inverse::new(parameters, regularization)),
@@ -121,7 +120,7 @@ impl Statistic {
         whole.ok_or_else(misfit)
     }
 
-    /// Numbers in the matrix.
+    /// Returns how many numbers the matrix takes in a message.
     pub(crate) const fn scalars(kind: Precondition, parameters: usize) -> usize {
         match kind {
             Precondition::Full => packed(parameters),
@@ -239,7 +238,7 @@ impl Statistic {
         matrix && self.vector.iter().all(sound)
     }
 
-    /// φᵀV⁻¹Σφy.
+    /// Returns φᵀV⁻¹Σφy, the prediction of the linear model of gradients.
     pub(crate) fn mean(&self, phi: &Sparse) -> f64 {
         match &self.matrix {
             Matrix::Full(_) => phi.dot(&self.vector),
@@ -249,7 +248,7 @@ impl Statistic {
         }
     }
 
-    /// φᵀV⁻¹φ.
+    /// Returns φᵀV⁻¹φ, the squared uncertainty of that prediction.
     pub(crate) fn square(&self, phi: &Sparse) -> f64 {
         match &self.matrix {
             Matrix::Full(inverse) => inverse.square(phi),

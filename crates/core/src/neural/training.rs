@@ -5,12 +5,12 @@ use pulp::{Arch, Simd, WithSimd};
 use super::network::{LANES, Lane, Layer, Network, NetworkKind, product, rectify};
 use super::observations::{BLOCK, Block, Group, Observations};
 
-/// How a network is fitted.
+/// The settings of gradient descent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Training {
     /// η. For the tangent network, the numerator of η = c/(mλ + mnL).
     pub(crate) rate: f64,
-    /// λ of the loss.
+    /// λ ≥ 0: multiplies the penalty on parameters in the loss.
     pub(crate) regularization: f64,
 }
 
@@ -21,7 +21,7 @@ struct Gradients {
     output_bias: f32,
 }
 
-/// What a pass works in.
+/// Memory that one pass over the observations works in.
 struct Pass {
     /// For each hidden layer, what it puts out for each observation of a block.
     active: Vec<Lane>,
@@ -29,7 +29,7 @@ struct Pass {
     below: Vec<Lane>,
     /// Inputs of the first layer.
     inputs: Vec<Block>,
-    /// Inputs of another layer.
+    /// Inputs of the hidden layer at hand, where it is not the first.
     middle: Vec<Block>,
 }
 

@@ -13,7 +13,7 @@ use crate::wire::v1;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exhausted {
-    /// The stream has no release left.
+    /// The stream has made all its releases; the number is their limit.
     #[error("all {0} releases of this stream are spent")]
     Releases(u64),
     /// The stream was never opened, or was closed.
@@ -29,7 +29,7 @@ pub enum Exhausted {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accountant {
     budget: Budget,
-    /// Releases of every open stream.
+    /// How many releases each open stream has made.
     open: BTreeMap<StreamId, u64>,
     /// The newest cluster that was ever opened: their numbers only grow.
     newest_cluster: Option<u64>,
@@ -42,7 +42,7 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// Nothing was released yet.
+    /// Returns an accountant of a run in which nothing was released yet.
     #[must_use]
     pub const fn new(budget: Budget) -> Self {
         Self {

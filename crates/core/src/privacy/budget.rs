@@ -19,7 +19,7 @@ use crate::privacy::fixed::LATTICE;
 pub struct Budget {
     /// μ of everything that may be released.
     pub mu: f64,
-    /// The releases of a cluster.
+    /// What the stream of a cluster may release.
     pub cluster: Share,
     /// The releases of a user, where clusters may split.
     pub user: Option<Share>,
@@ -28,14 +28,14 @@ pub struct Budget {
     dimension: usize,
 }
 
-/// What one stream may release.
+/// The part of the budget that one stream may spend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     /// μ of all releases of a stream.
     pub mu: f64,
     /// σ: standard deviation of the noise of one measurement, off the diagonal.
     pub sigma: f64,
-    /// Which combinations are measured.
+    /// The linear combinations of sums that are measured, and how releases are made of them.
     pub factors: Arc<Factors>,
 }
 
@@ -99,7 +99,7 @@ impl Budget {
         2.0 * (self.dimension as f64 * variance).sqrt()
     }
 
-    /// The budget in numbers.
+    /// Returns the budget in numbers, as plans and statements print it.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         let noise = |share: &Share| share.sigma * share.factors.worst_variance().sqrt();

@@ -13,7 +13,7 @@ pub enum Clip {
     /// Scale the features, and cut the reward, to the bound.
     #[default]
     Scale,
-    /// Refuse the observation.
+    /// Refuse the observation with an [`InputError`](crate::InputError).
     Refuse,
 }
 
@@ -51,7 +51,7 @@ pub struct PrivacyConfig {
     /// δ in (0, 1): the probability with which that may fail; well below one over the interactions.
     /// Default 1e-5.
     pub delta: f64,
-    /// What is protected. Default interaction.
+    /// The unit that the promise protects. Default interaction.
     pub unit: Unit,
     /// With `unit = "user"`: how many interactions of one user an agent learns from. Noise grows in proportion.
     /// Later ones are served and forgotten. Default 50.

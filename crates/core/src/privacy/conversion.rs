@@ -1,12 +1,14 @@
 //! From Gaussian and zero-concentrated to (ε, δ) differential privacy and back.
 //!
-//! Everything that is released here carries Gaussian noise. Its loss is one number: μ, how far one interaction moves
-//! what is measured in standard deviations of the noise. Losses of several mechanisms add up as squares, also
-//! when a later one depends on what an earlier one released (Dong, Roth and Su, 2022), and [`gaussian_epsilon`] of
-//! the sum is exact: nobody can promise less with the same noise. Budgets and reports use it.
+//! Everything that is released here carries Gaussian noise. Its loss is one number: μ, how far one interaction
+//! moves what is measured in standard deviations of the noise. Losses of several mechanisms add up as squares,
+//! also when a later one depends on what an earlier one released (Dong, Roth and Su, 2022), and
+//! [`gaussian_epsilon`] of the sum is exact: no smaller ε holds with the same noise. Budgets and reports use
+//! it.
 //!
-//! ρ-zCDP with ρ = μ²/2 composes as well but converts with a loss: at δ = 0.1 it would take a quarter more noise. The
-//! conversions of Bun and Steinke (2016) and of Canonne, Kamath and Steinke (2020) remain for comparison with other tools.
+//! ρ-zCDP with ρ = μ²/2 composes as well but converts with a loss: at δ = 0.1 it would take a quarter more
+//! noise. The conversions of Bun and Steinke (2016) and of Canonne, Kamath and Steinke (2020) remain for
+//! comparison with other tools.
 
 /// ε = ρ + 2√(ρ ln(1/δ)).
 #[must_use]
@@ -105,7 +107,7 @@ pub fn gaussian_epsilon(mu: f64, delta: f64) -> f64 {
 /// The largest loss whose [`gaussian_epsilon`] at `delta` is at most `target`, up to rounding downwards.
 #[must_use]
 pub fn gaussian_mu(target: f64, delta: f64) -> f64 {
-    // zCDP promises no less than it keeps, so its ρ is a loss that fits. Beyond it nobody looks for more.
+    // zCDP promises no less than it keeps, so its ρ is a loss that fits. A loss above `LARGEST_EXACT` is not refined.
     let mut low = (2.0 * rho(target, delta)).sqrt();
     if low > LARGEST_EXACT {
         return low;

@@ -9,7 +9,7 @@ use crate::random::Seed;
 /// Whose sums a stream of releases is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamId {
-    /// A cluster of the agent.
+    /// The stream of a cluster of the agent, by the cluster's number.
     Cluster(u64),
     /// A user of the agent, whose sums decide who is alike.
     User(u64),
@@ -29,7 +29,7 @@ impl StreamId {
 /// One measurement of a stream: its noise is drawn once, whatever is released with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Measurement {
-    /// The stream.
+    /// The stream of sums that is measured.
     pub stream: StreamId,
     /// 1 for the first measurement, then 2, 3 …
     pub number: u64,
@@ -55,7 +55,7 @@ pub trait NoiseSource: Send + fmt::Debug {
 }
 
 /// Bits from the seed of a run, different for each agent and each of its lives. For simulations only:
-/// whoever knows the seed can subtract the noise.
+/// a coordinator knows the seed and can subtract the noise.
 #[derive(Clone, Debug)]
 pub struct SeededNoise {
     seed: Seed,

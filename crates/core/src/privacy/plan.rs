@@ -9,14 +9,14 @@ use crate::privacy::config::PrivacyConfig;
 /// What is known before a private run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanRequest {
-    /// What is promised.
+    /// The promise and the bounds on observations, as a federation would be configured.
     #[serde(flatten)]
     pub privacy: PrivacyConfig,
     /// Whether clusters may split, which takes a share of the budget.
     pub splits: bool,
     /// Features of an arm (d).
     pub dimension: usize,
-    /// Agents.
+    /// How many agents the run has.
     pub agents: u64,
     /// Interactions of the whole run, over all agents.
     pub interactions: u64,
@@ -25,7 +25,7 @@ pub struct PlanRequest {
     pub least_eigenvalue: f64,
 }
 
-/// What a private run will meet.
+/// What to expect of a private run: its noise, and how many observations it takes to rise above that.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// The noise: the numbers that the statement of a run with these settings has.
@@ -51,9 +51,9 @@ pub struct Plan {
 /// A change of settings and what it would do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// The setting.
+    /// The name of the setting to change.
     pub setting: &'static str,
-    /// The value to try.
+    /// The value to try for that setting.
     pub value: f64,
     /// The signal over the noise with it.
     pub signal_to_noise: f64,

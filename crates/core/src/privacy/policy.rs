@@ -18,7 +18,7 @@ use crate::width::{POSITIVE, UNIT};
 pub struct PrivacyPolicy {
     /// The largest ε over the whole run. Default 1.
     pub max_epsilon: f64,
-    /// The largest δ. Default 1e-5.
+    /// The largest δ that the agent accepts. Default 1e-5.
     pub max_delta: f64,
     /// What must be protected at least; a promise for users protects interactions as well. Default interaction.
     pub unit: Unit,
@@ -39,34 +39,34 @@ pub enum PolicyBreach {
     /// The algorithm sends what it learned as it is.
     #[error("`{0}` promises no privacy, and this agent requires it")]
     NotPrivate(&'static str),
-    /// ε is larger than allowed.
+    /// The federation's ε is larger than the policy allows.
     #[error("the federation promises ε = {offered:?}, and this agent requires {allowed:?} or less")]
     Epsilon {
-        /// What the federation promises.
+        /// The ε that the federation promises.
         offered: f64,
-        /// What the policy allows.
+        /// The largest ε that the agent's policy allows.
         allowed: f64,
     },
-    /// δ is larger than allowed.
+    /// The federation's δ is larger than the policy allows.
     #[error("the federation promises δ = {offered:e}, and this agent requires {allowed:e} or less")]
     Delta {
-        /// What the federation promises.
+        /// The δ that the federation promises.
         offered: f64,
-        /// What the policy allows.
+        /// The largest δ that the agent's policy allows.
         allowed: f64,
     },
-    /// Less is protected than required.
+    /// The federation protects a smaller unit than the policy requires.
     #[error("the federation protects one {offered}, and this agent requires one {required}")]
     Unit {
-        /// What the federation protects.
+        /// The unit that the federation protects.
         offered: &'static str,
-        /// What the policy requires.
+        /// The unit that the agent's policy requires.
         required: &'static str,
     },
     /// The promise holds for fixed sequences only.
     #[error("the federation chooses with raw observations (`raw_buffer`), and this agent does not allow it")]
     RawBuffer,
-    /// The settings are impossible.
+    /// A privacy setting of the federation is out of its range.
     #[error("the federation's privacy settings are impossible: {0}")]
     Settings(ConfigError),
 }

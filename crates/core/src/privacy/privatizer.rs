@@ -169,13 +169,13 @@ impl Privatizer {
         Ok(release.expect("the accountant counts the same releases"))
     }
 
-    /// The next release of a cluster.
+    /// Makes the next release of a cluster's stream. Fails if the stream has none left.
     pub(crate) fn release_cluster(&mut self, cluster: u64) -> Result<Release, Exhausted> {
         self.release(StreamId::Cluster(cluster))
     }
 
     /// Notes how far the data in what was just uploaded are above the noise. It looks at sums with noise only, so
-    /// that everybody may know it.
+    /// that the result may be published.
     pub(crate) fn note_signal(&mut self, uploaded: &Release) {
         let lowest = smallest_eigenvalue(uploaded.evidence.gram(), self.dimension);
         self.signal_to_noise = Some(lowest / self.budget.matrix_bound(uploaded.variance));

@@ -9,15 +9,15 @@ use crate::privacy::factorisation::Mechanism;
 /// What a private run may claim: the accountant's statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyReport {
-    /// ε that was promised at most.
+    /// The largest ε that the federation promised.
     pub epsilon_budget: f64,
-    /// δ of every ε here.
+    /// The δ that every ε in this report holds with.
     pub delta: f64,
-    /// What ε protects.
+    /// The unit that ε and μ protect.
     pub unit: Unit,
     /// μ that the unit that was released most has lost, in Gaussian differential privacy.
     pub mu: f64,
-    /// The same as ε.
+    /// ε at `delta` that follows from `mu`: what was spent so far.
     pub epsilon: f64,
     /// Interactions of the user who had most.
     pub most_of_a_user: u64,
@@ -27,9 +27,9 @@ pub struct PrivacyReport {
     pub mechanism: Mechanism,
     /// The noise: the same numbers that `posse privacy plan` prints.
     pub calibration: Calibration,
-    /// Streams opened, over all agents.
+    /// How many streams were opened, over all agents.
     pub streams: u64,
-    /// Releases, over all agents.
+    /// How many releases were made, over all agents.
     pub releases: u64,
     /// Clusters that are silent because their releases are spent.
     pub silent: u64,
@@ -72,13 +72,13 @@ pub struct Statement {
 }
 
 impl PrivacyReport {
-    /// With what it means in words.
+    /// Returns the report together with what it means in words.
     #[must_use]
     pub fn statement(&self) -> Statement {
         Statement { report: self.clone(), guarantee: self.guarantee(), uncovered: self.uncovered() }
     }
 
-    /// Without what was computed from raw observations: what may be shown to anybody.
+    /// Without what was computed from raw observations: what may be published.
     #[must_use]
     pub fn public(&self) -> Self {
         Self { clipped: None, ..self.clone() }
@@ -117,7 +117,7 @@ impl PrivacyReport {
         self
     }
 
-    /// What is not protected, in words.
+    /// Returns what the promise does not cover, in words.
     #[must_use]
     pub fn uncovered(&self) -> Vec<&'static str> {
         let mut list = vec![
@@ -145,7 +145,7 @@ impl PrivacyReport {
         list
     }
 
-    /// The kind of guarantee, in words.
+    /// Returns the kind of guarantee, in words.
     #[must_use]
     pub fn guarantee(&self) -> String {
         if let Some(reason) = &self.void {

@@ -45,7 +45,7 @@ fn discrete_laplace(scale: u64, bits: &mut Bits<'_>) -> i64 {
     }
 }
 
-/// `true` with probability exp(−above/below).
+/// Returns `true` with probability exp(−above/below), without rounding.
 fn bernoulli_exp(above: u128, below: u128, bits: &mut Bits<'_>) -> bool {
     for _ in 0..above / below {
         if !bernoulli_exp_of_a_part(1, 1, bits) {

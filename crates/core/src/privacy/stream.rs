@@ -30,12 +30,12 @@ pub struct Release {
 }
 
 impl Stream {
-    /// A stream without observations.
+    /// Returns a stream of sums over no observations.
     pub(crate) fn new(id: StreamId, dimension: usize) -> Self {
         Self { id, dimension, leaves: vec![Leaf::new(dimension)], measured: Vec::new() }
     }
 
-    /// Releases so far.
+    /// Returns how many releases the stream has made.
     #[must_use]
     pub const fn released(&self) -> u64 {
         self.measured.len() as u64

@@ -91,7 +91,7 @@ impl Endpoint {
         self.queue.back()
     }
 
-    /// Chooses one of `arms` for `user`; never waits for anybody.
+    /// Chooses one of `arms` for `user`; never waits for the coordinator.
     pub fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         self.agent.choose(user, arms)
     }

@@ -44,13 +44,13 @@ pub struct DownFrame {
 }
 
 impl UpFrame {
-    /// The bytes that travel.
+    /// Encodes the frame as it travels and as logs keep it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.to_wire().encode_to_vec()
     }
 
-    /// The frame in these bytes.
+    /// Decodes a frame. Fails if the bytes are not one, or hold more than this build accepts.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::from_wire(wire::decode(bytes)?)
     }
@@ -92,7 +92,7 @@ impl UpFrame {
 }
 
 impl DownFrame {
-    /// The bytes that travel.
+    /// Encodes the frame as it travels.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.to_wire().encode_to_vec()
@@ -111,7 +111,7 @@ impl DownFrame {
         }
     }
 
-    /// The frame in these bytes.
+    /// Decodes a frame. Fails if the bytes are not one, or hold more than this build accepts.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::from_wire(wire::decode(bytes)?)
     }

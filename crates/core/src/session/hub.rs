@@ -100,7 +100,7 @@ impl Hub {
             // A message in it is sent again once the agent has its answer.
             self.begin_life(now, from, frame.incarnation, &mut step);
             if frame.epoch < self.epoch {
-                // Whether this life is new or was lost with the end of the log, nobody here can tell.
+                // The hub cannot tell whether this life is new or was lost with the end of the log.
                 self.welcome_back(now, from, &mut step);
             }
             self.answer(now, from, true, frame.greeting, &mut step);

@@ -10,9 +10,9 @@ use crate::wire::{self, v1};
 /// An event that the hub accepted, with its time. A log is a list of these, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
-    /// When it was accepted.
+    /// The hub's time when it accepted the event.
     pub tick: Tick,
-    /// The event itself.
+    /// What happened, with all that a replay needs.
     pub event: LogEvent,
 }
 
@@ -25,7 +25,7 @@ pub enum LogEvent {
     Returned(AgentId),
     /// An agent left for good.
     Left(AgentId),
-    /// A message was accepted.
+    /// A message of an agent was accepted, in this frame.
     Accepted(AgentId, UpFrame),
     /// Time passed and the coordinator acted on it.
     Ticked,
@@ -34,7 +34,7 @@ pub enum LogEvent {
 }
 
 impl LogEntry {
-    /// The bytes to keep.
+    /// Encodes the entry as logs keep it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         use v1::log_entry::Event;
@@ -49,7 +49,7 @@ impl LogEntry {
         v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
     }
 
-    /// The entry in these bytes.
+    /// Decodes an entry. Fails if the bytes are not one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         use v1::log_entry::Event;
         let entry: v1::LogEntry = wire::decode(bytes)?;

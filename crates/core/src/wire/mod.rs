@@ -38,7 +38,7 @@ pub fn encode_uplink(message: &Uplink) -> Vec<u8> {
     uplink_to_wire(message).encode_to_vec()
 }
 
-/// The message in these bytes.
+/// Decodes a message of an agent. Fails if the bytes are not one, or hold more than this build accepts.
 pub fn decode_uplink(bytes: &[u8]) -> Result<Uplink, DecodeError> {
     uplink_from_wire(decode(bytes)?)
 }
@@ -49,7 +49,8 @@ pub fn encode_downlink(message: &Downlink) -> Vec<u8> {
     downlink_to_wire(message).encode_to_vec()
 }
 
-/// The message in these bytes.
+/// Decodes a message of the coordinator. Fails if the bytes are not one, or hold more than this build
+/// accepts.
 pub fn decode_downlink(bytes: &[u8]) -> Result<Downlink, DecodeError> {
     downlink_from_wire(decode(bytes)?)
 }

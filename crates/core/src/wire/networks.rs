@@ -1,4 +1,4 @@
-//! Messages about networks.
+//! Encodes and decodes the messages of the neural family: parts of rounds, weights and shared models.
 
 use std::sync::Arc;
 

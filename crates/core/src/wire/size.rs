@@ -14,7 +14,7 @@ use crate::wire::is_zero;
 const KEY: usize = 1;
 const DOUBLE: usize = 8;
 
-/// Bytes of an encoded uplink.
+/// Returns how many bytes the encoded message has, without encoding it.
 pub(crate) fn uplink_len(message: &Uplink) -> usize {
     embedded(match message {
         Uplink::Evidence(upload) => upload_len(upload),
@@ -42,7 +42,7 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
     })
 }
 
-/// Bytes of an encoded downlink.
+/// Returns how many bytes the encoded message has, without encoding it.
 pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
         Downlink::Snapshot(snapshot) => snapshot_len(snapshot),

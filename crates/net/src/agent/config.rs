@@ -15,7 +15,7 @@ pub struct AgentConfig {
     pub coordinator: String,
     /// Which federation; may be left out where there is only one.
     pub federation: Option<String>,
-    /// The agent's token.
+    /// The secret that proves to the coordinator which agent this is.
     pub token: Option<String>,
     /// A file with the agent's token, in place of `token`. It is read again for every connection, so that a rotated
     /// token takes effect without a restart.
@@ -35,7 +35,7 @@ pub struct AgentConfig {
     pub wait: Duration,
     /// How many choices may wait; beyond it the oldest expire early. Default 100 000.
     pub most_pending: usize,
-    /// How messages travel.
+    /// How messages travel between the agent and the coordinator. Default: over a link that stays open.
     pub carriage: Carriage,
     /// The first pause after a failure; it doubles up to `longest_pause`. Default 100 ms.
     pub first_pause: Duration,
@@ -46,10 +46,11 @@ pub struct AgentConfig {
     /// The privacy that this agent requires of a federation, whatever the coordinator says. Not set: that of its state, and
     /// without one any federation is joined.
     pub policy: Option<PrivacyPolicy>,
-    /// Take a new life when another process has spoken for this agent, instead of taking no more rewards until
-    /// somebody has looked. With two processes that both do so, each supersedes the other for ever. Default: no.
+    /// Take a new life when another process has spoken for this agent, instead of taking no more rewards
+    /// until an operator has looked. With two processes that both do so, each supersedes the other for ever.
+    /// Default: no.
     pub new_life_if_superseded: bool,
-    /// Certificates, for `https://`.
+    /// Certificates of the connection, for `https://` addresses.
     pub tls: AgentTls,
     /// Algorithms from outside of posse that the agent knows. Default: none.
     pub registry: Registry,
@@ -57,7 +58,7 @@ pub struct AgentConfig {
     pub clock: Clock,
 }
 
-/// How messages travel.
+/// How messages travel between an agent and its coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Carriage {
@@ -72,7 +73,7 @@ pub enum Carriage {
 /// Where the noise of private federations comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoiseOrigin {
-    /// The operating system's random generator. Nobody else knows it.
+    /// The operating system's random generator. Only this process knows what it drew.
     #[default]
     System,
     /// The seed of the federation, as in a simulation that it is compared with. The coordinator knows that seed and
@@ -80,7 +81,7 @@ pub enum NoiseOrigin {
     Seed,
 }
 
-/// Certificates in PEM form.
+/// Certificates of an agent's connection, in PEM form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentTls {
     /// The certificate authority that vouches for the coordinator. Default: those that the operating system trusts.

@@ -3,7 +3,7 @@
 //! Entries are written at once and not synced, which outlives a crash of the process. Before a frame leaves,
 //! everything written is synced, which outlives a crash of the machine. Neither a sync nor the writing of a saved
 //! state happens under the lock that choosing needs: [`Journal::take_unsynced`] and [`Journal::begin_save`] hand out what
-//! there is to do, and whoever does it says afterwards how it went.
+//! there is to do, and the task that does it reports afterwards how it went.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::v1::journal_entry::Event;
 /// removed file by file, so that an agent that is offline for weeks keeps a few of them.
 const SAVE_EVERY: u64 = 4 << 20;
 
-/// An agent's journal.
+/// The journal of one agent, in the directory of its state.
 pub(super) struct Journal {
     log: FileLog,
     /// Why an entry could not be written: there is a gap that only a whole saved state can close.
@@ -73,7 +73,7 @@ impl Journal {
         !self.saving && self.log.bytes_since_snapshot() > SAVE_EVERY
     }
 
-    /// Whether the journal outgrows whoever should save it: the disk is slower than the agent.
+    /// Returns whether the journal grows faster than it is saved: the disk is slower than the agent.
     pub(super) fn overflows(&self) -> bool {
         self.log.bytes_since_snapshot() > 8 * SAVE_EVERY
     }

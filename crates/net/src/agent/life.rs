@@ -29,7 +29,7 @@ use crate::v1::{self, JournalEntry, RuntimeState};
 /// Frames that may wait; the newest is the one that counts.
 const OUTBOX: usize = 4;
 
-/// How an agent is doing.
+/// Counts and the state of an agent's link, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AgentStatus {
@@ -40,24 +40,24 @@ pub struct AgentStatus {
     /// What went wrong last, until it is right again.
     pub trouble: Option<String>,
     /// Another process speaks for this agent, or its life has ended, in the coordinator's words. Nothing that the
-    /// agent learns reaches anybody, so it takes no more rewards until it is given a new life.
+    /// agent learns reaches the coordinator, so it takes no more rewards until it is given a new life.
     pub superseded: Option<String>,
     /// Lives that ended because the coordinator refused one of their messages for good. They are kept in
     /// `set-aside` in the state directory, if there is one.
     pub set_aside: u64,
     /// The newest refusal that made the agent set a life aside: its reason and the coordinator's sentence.
     pub last_refusal: Option<String>,
-    /// Choices that wait for rewards.
+    /// How many choices wait for their rewards.
     pub pending: usize,
-    /// Choices made since the start.
+    /// How many choices were made since the start of the process.
     pub choices: u64,
-    /// Rewards learned since the start.
+    /// How many rewards were learned from since the start of the process.
     pub rewards: u64,
-    /// Choices given up since the start.
+    /// How many choices expired without a reward since the start of the process.
     pub expired: u64,
     /// Frames with messages sent since the start, repetitions included.
     pub uplinks: u64,
-    /// Messages received since the start.
+    /// How many messages were received since the start of the process.
     pub downlinks: u64,
     /// Bytes of frames since the start, both ways.
     pub bytes: u64,
@@ -69,7 +69,7 @@ type Unsynced = (Vec<Arc<File>>, u64);
 struct Pending {
     user: UserId,
     arm: Vec<f64>,
-    /// 0 is never.
+    /// When the choice expires; 0 if it never does.
     expires: Tick,
 }
 
@@ -406,7 +406,8 @@ impl Life {
         self.post(Some(frame));
     }
 
-    /// Takes in a frame.
+    /// Takes in a frame from the coordinator and queues the agent's answer, if there is one. After a gap
+    /// between frames this life is over, because its state is older than what the coordinator knows.
     pub(super) fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<(), ProtocolError> {
         self.status.bytes += frame.cost().bytes;
         let (before, greeting) = (self.endpoint.received(), frame.greeting);
@@ -487,12 +488,13 @@ impl Life {
         Ok(())
     }
 
-    /// Whether the state should be saved by somebody who does not hold this life: the journal is long, or has a gap.
+    /// Returns whether the state should be saved, without the lock on this life: the journal is long, or has
+    /// a gap.
     pub(super) fn wants_save(&self) -> bool {
         self.journal.as_ref().is_some_and(Journal::wants_save)
     }
 
-    /// The state of this moment, to be written by somebody who does not hold this life.
+    /// Returns the state of this moment, for a thread that writes it without the lock on this life.
     pub(super) fn begin_save(&mut self) -> Option<(Saving, Vec<u8>)> {
         let state = self.state();
         Some((self.journal.as_mut()?.begin_save(), state))

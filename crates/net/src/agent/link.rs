@@ -264,7 +264,7 @@ pub(super) async fn drive(shared: Arc<Shared>) {
         shared.changed.send_replace(());
         attempt += 1;
         if shared.life().status.superseded.is_some() {
-            // Trying again would only take the link from whoever speaks for this agent now.
+            // Trying again would only take the link from the process that speaks for this agent now.
             tokio::select! {
                 () = shared.asked_to_live.notified() => continue,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
@@ -272,7 +272,7 @@ pub(super) async fn drive(shared: Arc<Shared>) {
         }
         let until = tokio::time::Instant::now() + wait;
         loop {
-            // Choices expire also while nobody can be reached.
+            // Choices expire also while the coordinator cannot be reached.
             let next = { shared.life().expire(shared.config.clock.now(), shared.config.default_reward) };
             let expiry = tokio::time::Instant::now() + from_now(&shared, next);
             tokio::select! {
@@ -295,7 +295,7 @@ fn take_refusal(shared: &Shared, life: &mut Life, status: &Status) {
     }
 }
 
-/// How long until `tick`, or long.
+/// Returns how long it is until `tick`, or a long time if there is none.
 fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
     let now = shared.config.clock.now();
     tick.map_or(Duration::from_secs(3600), |tick| {
@@ -416,7 +416,7 @@ pub(super) async fn keep_saving(shared: Arc<Shared>) {
     }
 }
 
-/// One call after another.
+/// Exchanges frames with one call after another, at least once in `every`, until a call fails.
 async fn exchange(shared: &Shared, carrier: &mut Carrier, every: Duration) -> Result<(), Status> {
     carrier.greeted = false;
     loop {

@@ -71,7 +71,7 @@ pub(crate) struct Shared {
 pub struct ChoiceId {
     /// The agent's life in which it was made.
     pub life: Incarnation,
-    /// Its number there.
+    /// The number of the choice in that life.
     pub number: u64,
 }
 
@@ -94,7 +94,7 @@ pub enum ChooseError {
     /// The arms cannot be used, or are beyond the federation's bound.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The agent was closed.
+    /// The agent was closed before the choice.
     #[error("the agent was closed")]
     Closed,
 }
@@ -109,10 +109,11 @@ pub enum RewardError {
     /// The reward is no number, or beyond the federation's bound.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The agent was closed.
+    /// The agent was closed before the reward.
     #[error("the agent was closed")]
     Closed,
-    /// What this agent learns reaches nobody: another process speaks for it, or its life has ended.
+    /// What this agent learns does not reach the coordinator: another process speaks for it, or its life has
+    /// ended.
     #[error("{0}: this agent learns nothing until it is given a new life")]
     Superseded(String),
 }
@@ -133,15 +134,15 @@ pub enum AgentError {
     /// The federation is not private enough for this agent's policy.
     #[error("this agent's privacy policy refuses the federation: {0}")]
     Policy(String),
-    /// The coordinator said no.
+    /// The coordinator refused the agent, for the reason that it gives.
     #[error("the coordinator refused: {message}")]
     Refused {
         /// The kind of refusal in one word, as the coordinator's metrics count it, if it named one.
         reason: Option<String>,
-        /// The coordinator's sentence.
+        /// The coordinator's explanation, for the operator.
         message: String,
     },
-    /// The coordinator cannot be asked.
+    /// The coordinator does not answer at its address.
     #[error("the coordinator cannot be reached: {0}")]
     Unreachable(String),
 }
@@ -239,7 +240,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Whose agent it is.
+    /// Returns the number that the federation knows this agent by.
     #[must_use]
     pub fn id(&self) -> AgentId {
         self.life().id()
@@ -251,27 +252,27 @@ impl Agent {
         self.shared.config.wait
     }
 
-    /// Features of an arm.
+    /// Returns how many features an arm has, shared and own together.
     #[must_use]
     pub fn dimension(&self) -> usize {
         self.life().dimension()
     }
 
-    /// How it is doing.
+    /// Returns counts and the state of the link at this moment.
     #[must_use]
     pub fn status(&self) -> AgentStatus {
         self.life().status()
     }
 
     /// What the agent may claim about privacy, if it is private: without anything that was computed from raw observations,
-    /// so that it may be shown to anybody.
+    /// so that it may be published.
     #[must_use]
     pub fn privacy(&self) -> Option<posse_core::PrivacyReport> {
         let report = self.inspect(|machine| machine.privacy())?;
         Some(policy::statement(&report, &self.shared.config))
     }
 
-    /// Looks at the machine inside.
+    /// Calls `look` with the agent's machine, under the lock that choosing needs, and returns its result.
     pub fn inspect<T>(&self, look: impl FnOnce(&dyn posse_core::Agent) -> T) -> T {
         look(self.life().machine())
     }
@@ -349,7 +350,8 @@ impl Shared {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whoever carries messages if there are any, and whoever saves the state if the journal is long.
+    /// Wakes the task that carries messages if there are any, and the one that saves the state if the journal
+    /// is long.
     fn wake_for_mail(&self, life: MutexGuard<'_, Life>) {
         let (has_mail, wants_save) = (life.has_mail(), life.wants_save());
         drop(life);

@@ -3,7 +3,7 @@
 //! An agent's journal brings it back by doing everything again, and what it says then must be what it said
 //! before: noise that was drawn anew would be a second release of the same sums. So the system is asked for a
 //! secret of 256 bits, not for every number; the journal keeps the secret, and the noise of a measurement is a
-//! function of both. Nobody without the secret can tell it from noise that was drawn.
+//! function of both. Without the secret it cannot be told from noise that was drawn.
 
 use posse_core::privacy::{Bits, Measurement, NoiseSource};
 use ring::hmac::{HMAC_SHA256, Key, sign};

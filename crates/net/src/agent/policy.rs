@@ -40,7 +40,7 @@ pub(super) fn admit(
 }
 
 /// The report of a deployed agent: what the machine cannot know about where it runs is added, and what was computed from
-/// raw observations is left out, because whoever can reach the agent may read this.
+/// raw observations is left out, because every client that reaches the agent may read this.
 pub(super) fn statement(report: &PrivacyReport, config: &AgentConfig) -> PrivacyReport {
     let report = report.public();
     if report.seeded {

@@ -25,10 +25,10 @@ const LONGEST: usize = 8 << 20;
 const CONNECTIONS: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A sidecar that runs.
+/// A sidecar that runs and listens for its application.
 #[derive(Debug)]
 pub struct Sidecar {
-    /// Where it listens.
+    /// The address that the sidecar listens on, with the port that the system chose if 0 was asked for.
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -156,7 +156,7 @@ async fn new_life(State(agent): State<Agent>) -> Response {
     Json(json!({})).into_response()
 }
 
-/// What the accountant can show to anybody, from released sums and public counts alone; 404 where nothing is private.
+/// What the accountant may publish, from released sums and public counts alone; 404 where nothing is private.
 async fn privacy(State(agent): State<Agent>) -> Response {
     match agent.privacy() {
         Some(report) => Json(report.statement()).into_response(),

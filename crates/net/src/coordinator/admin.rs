@@ -1,7 +1,7 @@
 //! Metrics, health and the administration of agents, over HTTP.
 //!
-//! `/metrics` and `/healthz` are for whoever reaches the port. Everything under `/v1` asks for the token in
-//! `DATA/admin.json`, which the coordinator draws at each start and only its owner may read.
+//! `/metrics` and `/healthz` are open to every client that reaches the port. Everything under `/v1` asks for
+//! the token in `DATA/admin.json`, which the coordinator draws at each start and only its owner may read.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -69,7 +69,7 @@ where
         let peer = peer.or_else(|| extensions.get::<TlsConnectInfo<Peer>>().map(TlsConnectInfo::get_ref));
         let call = Arc::new(Call { _open: peer.map(Peer::begin_call), _turn: turn });
         request.extensions_mut().insert(caller);
-        // A link is open for longer than its first answer: whoever serves it keeps a copy.
+        // A link is open for longer than its first answer: the task that serves it keeps a copy.
         request.extensions_mut().insert(Arc::clone(&call));
         let metrics = self.metrics.clone();
         let answer = self.service.call(request);

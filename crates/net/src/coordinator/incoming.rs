@@ -1,7 +1,7 @@
 //! Connections as they come in, with an eye on those that cost something and bring nothing.
 //!
 //! A connection is closed at once if there are too many, in all or from its address. It is closed later when it says
-//! nothing, when nobody has proved over it in time who they are, and when no call has been open on it for long. An
+//! nothing, when no agent has proved over it in time who it is, and when no call has been open on it for long. An
 //! agent that only answers pings does not keep its place.
 
 use std::collections::BTreeMap;
@@ -128,16 +128,17 @@ pub(super) struct Peer(Arc<Use>);
 
 #[derive(Debug)]
 struct Use {
-    /// Calls that are open.
+    /// How many calls are open on the connection.
     calls: AtomicUsize,
-    /// Somebody has proved over it who they are.
+    /// Whether an agent has proved over this connection who it is.
     proved: AtomicBool,
     /// When it was opened, or when its last call ended.
     idle_since: Mutex<Instant>,
 }
 
 impl Peer {
-    /// Somebody has proved who they are and begins a call; it ends when what is returned is dropped.
+    /// Notes that an agent has proved who it is and begins a call. The call ends when the returned value is
+    /// dropped.
     pub(super) fn begin_call(&self) -> OpenCall {
         self.0.proved.store(true, Ordering::Relaxed);
         self.0.calls.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl Drop for OpenCall {
 }
 
 /// A connection that is closed when it is silent: before its first words for `patience`, and later, when pings are
-/// answered by whoever is alive, for three times as long; or when it is idle.
+/// answered by every live peer, for three times as long; or when it is idle.
 pub(super) struct Watched {
     stream: TcpStream,
     timer: Pin<Box<Sleep>>,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use posse_core::{AgentId, ConfigError};
 use serde::{Deserialize, Serialize};
 
-/// Limits of a coordinator.
+/// What agents may ask of a coordinator before it refuses or slows them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {

@@ -34,7 +34,7 @@ const ADMIN_CONNECTIONS: usize = 256;
 /// How often tokens, health and gauges are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Everything about a coordinator.
+/// Settings of a coordinator process, as its configuration file has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServeConfig {
@@ -50,13 +50,14 @@ pub struct ServeConfig {
     /// How agents prove who they are. Default: by tokens.
     #[serde(default)]
     pub authentication: Authentication,
-    /// Certificates. Default: none.
+    /// Certificates for TLS. Default: none, which is refused beyond loopback unless `Options::insecure` is
+    /// set.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// How much may be asked.
+    /// Limits on connections, calls and frames.
     #[serde(default)]
     pub limits: Limits,
-    /// The federations.
+    /// The federations that this coordinator serves, each with its own log.
     #[serde(default, rename = "federation")]
     pub federations: Vec<FederationConfig>,
 }
@@ -73,20 +74,20 @@ fn default_data() -> PathBuf {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Authentication {
-    /// By a token of their own.
+    /// Each agent sends a token of its own.
     #[default]
     Token,
-    /// Not at all: for loopback.
+    /// Agents are believed who they say they are: for loopback.
     None,
 }
 
-/// Files in PEM form.
+/// Files with the certificates and keys of a coordinator, in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
     /// The certificate, with those that vouch for it.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of `certificate`.
     pub key: PathBuf,
     /// Who vouches for agents' certificates. If it is given, agents need one.
     #[serde(default)]
@@ -98,7 +99,7 @@ pub struct TlsFiles {
 pub struct Options {
     /// Listen beyond loopback without TLS or tokens.
     pub insecure: bool,
-    /// Where time comes from.
+    /// The clock that gives every federation its time.
     pub clock: Clock,
     /// How the log in a directory is opened.
     pub log: LogKind,
@@ -111,7 +112,7 @@ pub struct LogKind(Arc<Opener>);
 type Opener = dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync;
 
 impl LogKind {
-    /// Logs that `open` opens.
+    /// Makes a kind of log from a function that opens the log in a directory.
     pub fn new(open: impl Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(open))
     }
@@ -145,9 +146,9 @@ pub enum ServeError {
     /// A federation cannot be brought back.
     #[error("federation \"{name}\": {error}")]
     Federation {
-        /// Which one.
+        /// The name of the federation.
         name: String,
-        /// Why.
+        /// The error that kept the federation from opening.
         error: FederationError,
     },
     /// The tokens cannot be read.
@@ -156,20 +157,20 @@ pub enum ServeError {
     /// A file of certificates cannot be read.
     #[error("{}: {error}", path.display())]
     Certificate {
-        /// Which one.
+        /// The file that could not be read.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// A file in the data directory cannot be written.
     #[error(transparent)]
     Data(LogError),
-    /// The address cannot be used.
+    /// The coordinator cannot listen on the address.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Which one.
+        /// The address from the configuration.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The transport refused its settings.
@@ -239,13 +240,13 @@ impl ServeConfig {
         Ok(())
     }
 
-    /// Where the tokens are.
+    /// Returns the path of the file with the tokens.
     #[must_use]
     pub fn token_file(&self) -> PathBuf {
         self.data.join("tokens.json")
     }
 
-    /// Where a federation's log is.
+    /// Returns the directory of a federation's log.
     #[must_use]
     pub fn log_directory(&self, federation: &str) -> PathBuf {
         self.data.join("federations").join(federation)
@@ -266,16 +267,16 @@ impl ServeConfig {
     }
 }
 
-/// A coordinator that runs.
+/// A coordinator that runs, until [`drain`](Self::drain) or [`abort`](Self::abort) stops it.
 #[derive(Debug)]
 pub struct Running {
-    /// Where agents come to.
+    /// The address that agents connect to, with the port that the system chose if 0 was configured.
     pub address: SocketAddr,
-    /// Where metrics and health are.
+    /// The address of metrics and health, if they are served.
     pub admin: Option<SocketAddr>,
-    /// The federations.
+    /// Handles of all federations, in the order of the configuration.
     pub federations: Vec<FederationHandle>,
-    /// What is counted.
+    /// The counters that `/metrics` shows.
     pub metrics: Metrics,
     tokens: Option<Arc<Tokens>>,
     stop: watch::Sender<bool>,
@@ -290,7 +291,7 @@ impl Running {
         }
     }
 
-    /// The federation called `name`.
+    /// Returns the federation called `name`, if this coordinator serves it.
     #[must_use]
     pub fn federation(&self, name: &str) -> Option<&FederationHandle> {
         self.federations.iter().find(|federation| federation.config().name == name)
@@ -320,7 +321,8 @@ impl Running {
     }
 }
 
-/// Starts a coordinator.
+/// Starts a coordinator: opens every federation from its log, then listens for agents. Fails if the settings
+/// are impossible, a file cannot be read or an address is taken.
 pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, ServeError> {
     config.check(options.insecure)?;
     let metrics = Metrics::default();
@@ -388,7 +390,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    // Before anybody can ask.
+    // Health must be right before the first request can come.
     tell(&health, &federations).await;
     let router = server.add_service(service).add_service(health_service).add_service(reflection);
     let shutdown = until(stopped.clone());

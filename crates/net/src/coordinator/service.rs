@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
 
-/// The coordinator's methods.
+/// The gRPC methods that agents call.
 #[derive(Clone)]
 pub(super) struct Service(pub(super) Arc<Shared>);
 
@@ -54,7 +54,7 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
 }
 
 impl Shared {
-    /// Who makes a call with these headers, or why nobody may.
+    /// Who makes a call with these headers, or why the call is refused.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
         let text = |key: &str| headers.get(key).and_then(|value| value.to_str().ok());
         let named = text("posse-federation");
@@ -76,7 +76,7 @@ impl Shared {
                 };
                 let grant =
                     tokens.verify(token).map_err(|why| refuse(Reason::Unauthenticated, why.into()))?;
-                // Whoever has no business here is not told what there is.
+                // An agent of other federations does not learn whether this one exists.
                 let allowed = found.is_some_and(|index| {
                     let name = &self.federations[index].config().name;
                     grant.federations.iter().any(|own| own == name)

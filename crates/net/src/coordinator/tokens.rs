@@ -63,7 +63,7 @@ struct Previous {
 }
 
 impl Token {
-    /// Whether whoever knew the secret of `before` may still speak at `now`.
+    /// Returns whether an agent that proved itself with the secret of `before` may still speak at `now`.
     fn still_admits(&self, before: &Self, now: u64) -> bool {
         let keeps = self.hash == before.hash
             || self.previous.as_ref().is_some_and(|old| old.hash == before.hash && now < old.until);
@@ -74,15 +74,15 @@ impl Token {
 /// A token without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenInfo {
-    /// Its public name.
+    /// The public part of the token, which commands and logs name it by.
     pub id: String,
-    /// Whose it is.
+    /// The number of the agent that the token belongs to.
     pub agent: u64,
-    /// Where it is valid.
+    /// The names of the federations in which the token is valid.
     pub federations: Vec<String>,
     /// When its secret was made, in seconds since 1970.
     pub created: u64,
-    /// It is not valid any more.
+    /// Whether the token was revoked and is void.
     pub revoked: bool,
     /// Until when the secret before the last rotation is valid too, in seconds since 1970.
     pub previous_until: Option<u64>,
@@ -91,33 +91,33 @@ pub struct TokenInfo {
 /// What a valid token allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Whom it speaks for.
+    /// The agent that the token speaks for.
     pub agent: AgentId,
-    /// Where.
+    /// The names of the federations in which it may speak.
     pub federations: Vec<String>,
 }
 
-/// Tokens that cannot be used.
+/// Why tokens could not be read or changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read or written.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which file.
+        /// The path of the file with the tokens.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The file is not one of ours.
     #[error("{} is not a file of tokens: {why}", path.display())]
     Malformed {
-        /// Which file.
+        /// The path of the file with the tokens.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with its contents.
         why: String,
     },
-    /// There is no such token.
+    /// The file has no token of this name.
     #[error("there is no token {0}: `posse token list` shows all")]
     Unknown(String),
 }
@@ -166,7 +166,7 @@ impl Tokens {
         Ok(text)
     }
 
-    /// Makes a token void.
+    /// Makes a token void for ever. Fails if there is no such token or the file cannot be written.
     pub fn revoke(&self, id: &str) -> Result<(), TokenError> {
         let mut found = false;
         self.change(|tokens| {
@@ -189,7 +189,7 @@ impl Tokens {
         }
     }
 
-    /// All of them.
+    /// Returns every token, revoked ones included, without secrets.
     #[must_use]
     pub fn list(&self) -> Vec<TokenInfo> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -293,8 +293,9 @@ fn restrict(file: &File) -> std::io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o600))
 }
 
-/// Gives a file to whoever owns its directory. An operator runs `posse token` as root, and the service, which runs
-/// as somebody else, must be able to read what is written. Where that is not allowed, the file stays as it is.
+/// Gives a file to the user who owns its directory. An operator runs `posse token` as root, and the service,
+/// which runs as another user, must be able to read what is written. Where that is not allowed, the file stays
+/// as it is.
 fn give_to_owner_of_directory(path: &Path) {
     use std::os::unix::fs::MetadataExt;
     if let Some(owner) = path.parent().and_then(|parent| fs::metadata(parent).ok()) {
@@ -302,7 +303,6 @@ fn give_to_owner_of_directory(path: &Path) {
     }
 }
 
-/// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -11,7 +11,7 @@ use super::{FederationConfig, Reason};
 /// What agents were refused, as long as it matters.
 #[derive(Debug, Default)]
 pub(super) struct Conduct {
-    /// Refusals in a row.
+    /// How many messages of each agent were refused in a row.
     refused: BTreeMap<AgentId, u64>,
     /// Until when an agent is not heard.
     quarantined: BTreeMap<AgentId, Instant>,

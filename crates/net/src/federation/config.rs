@@ -11,7 +11,8 @@ use super::{FederationError, deadline};
 use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
 
-/// Bytes of a message that nobody should be sent: whoever reads one holds all of it.
+/// The most bytes of a message that a federation may be configured to send: a receiver holds all of it in
+/// memory.
 const LARGEST: u64 = 1 << 30;
 const YEAR: u64 = 31_536_000;
 
@@ -23,7 +24,7 @@ pub struct FederationConfig {
     pub name: String,
     /// How agents choose and share.
     pub algorithm: Algorithm,
-    /// Features of an arm that mean the same to everybody (d).
+    /// Features of an arm that mean the same to all agents (d).
     pub dimension: u64,
     /// How many agents the algorithm may assume (N); only some use it. Default 100.
     #[serde(default = "default_agents")]
@@ -193,7 +194,7 @@ impl FederationConfig {
         Shape::shared(self.dimension as usize)
     }
 
-    /// What the algorithm may assume.
+    /// Returns what the algorithm may assume about the federation.
     #[must_use]
     pub const fn federation(&self) -> Federation {
         Federation { agents: self.agents, horizon: self.horizon, seed: Seed(self.seed) }
@@ -366,7 +367,7 @@ mod tests {
         assert!(networks.check().is_ok());
         let too_short = FederationConfig { frame_kilobytes: Some(100), ..networks.clone() };
         assert_eq!(refused(too_short), "frame_kilobytes");
-        // Everybody's matrices: a few are fine, those of a hundred agents are more than a message holds.
+        // The message holds a matrix of each agent: a few fit, those of a hundred agents do not.
         let all = |agents| FederationConfig {
             algorithm: Algorithm::FnUcb(FnUcb { less_communication: false, ..FnUcb::default() }),
             agents,

@@ -22,7 +22,7 @@ pub(super) struct Credit(BTreeMap<AgentId, (f64, Instant)>);
 
 impl Credit {
     /// Takes the observations of a message from what the agent may upload, and returns how many. Refuses for good
-    /// what nobody can have observed, and for now what comes too fast; then nothing is taken.
+    /// what no agent can have observed, and for now what comes too fast; then nothing is taken.
     pub(super) fn spend(
         &mut self,
         config: &FederationConfig,

@@ -9,7 +9,7 @@ const SETTINGS: [&str; 2] = ["round_deadline", "phase_deadline"];
 /// The algorithm with every deadline that is not set put at `microseconds`.
 ///
 /// Only the coordinator uses it: agents are told the settings as they were written, and a log is replayed by the
-/// ticks that it holds, so the default may change without anybody noticing.
+/// ticks that it holds, so the default may change without a visible effect.
 pub(super) fn with_default(algorithm: &Algorithm, microseconds: u64) -> Algorithm {
     if matches!(algorithm, Algorithm::Outside(_)) {
         // How an algorithm from outside calls its deadlines, if it has any, is its own business.

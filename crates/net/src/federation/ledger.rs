@@ -12,7 +12,7 @@ use super::Reason;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentInfo {
-    /// The agent's number.
+    /// The number of the agent.
     pub agent: u64,
     /// The newest life that was heard of; 0 for an agent that was refused before it said hello.
     pub life: u64,
@@ -56,7 +56,7 @@ impl Ledger {
         account.observations += observations;
     }
 
-    /// Something of the agent was refused.
+    /// Counts a refusal of something that the agent sent.
     pub(super) fn refused(&mut self, agent: AgentId, reason: Reason) {
         *self.0.entry(agent).or_default().refused.entry(reason.word()).or_default() += 1;
     }
@@ -66,7 +66,7 @@ impl Ledger {
         self.0.get(&agent).cloned().unwrap_or_default()
     }
 
-    /// Everybody of whom there is anything to tell.
+    /// Returns every agent that the ledger has an account of, by rising number.
     pub(super) fn agents(&self) -> impl Iterator<Item = AgentId> {
         self.0.keys().copied()
     }

@@ -2,7 +2,7 @@
 //!
 //! Two processes with one identity happen: a second one is started by mistake, a machine is cloned, an old state
 //! is put back. Exactly one of them is heard; the others are told that they were superseded, so that they do not
-//! go on collecting rewards that reach nobody. See decision 0050.
+//! go on collecting rewards that never reach the coordinator. See decision 0050.
 
 use std::collections::BTreeMap;
 

@@ -50,17 +50,17 @@ pub enum FederationError {
     /// The log does not fit the settings.
     #[error("entry {entry} after the last saved state cannot be replayed: {why}")]
     Replay {
-        /// Which one.
+        /// The position of the entry after the saved state, from 0.
         entry: usize,
-        /// Why.
+        /// What the hub said about the entry.
         why: String,
     },
     /// The settings that were kept beside the log cannot be read.
     #[error("{} is not what was written there: {why}. Restore it from a copy", path.display())]
     Settings {
-        /// Which file.
+        /// The file with the settings.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with its contents.
         why: String,
     },
     /// Settings that may not change have changed.
@@ -69,13 +69,13 @@ pub enum FederationError {
          change it back, or give the federation a new name"
     )]
     Changed {
-        /// The federation.
+        /// The name of the federation.
         name: String,
-        /// Which setting.
+        /// The name of the setting that differs.
         setting: &'static str,
-        /// What it was.
+        /// The value with which the federation was begun.
         was: String,
-        /// What it is now.
+        /// The value in the configuration now.
         is: String,
     },
 }
@@ -98,7 +98,7 @@ pub struct Standing {
     pub trouble: Option<String>,
     /// Agents whose messages are not taken for now.
     pub quarantined: Vec<AgentId>,
-    /// Agents with a link.
+    /// How many agents have an open link.
     pub connected: usize,
     /// What agents have sent since the start.
     pub up: Cost,
@@ -109,15 +109,15 @@ pub struct Standing {
 /// What a coordinator holds at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// The history this is.
+    /// The epoch of the coordinator's history. A new one begins when the end of the log was lost.
     pub epoch: Epoch,
     /// How many changes the evidence has seen.
     pub version: u64,
-    /// Observations in the evidence.
+    /// How many observations the evidence is over.
     pub observations: u64,
-    /// Information of the evidence.
+    /// [Information](posse_core::Ridge) of the evidence.
     pub information: f64,
-    /// Agents that have joined.
+    /// How many agents have joined.
     pub agents: usize,
     /// By how much the agent that is furthest behind is behind, in information.
     pub staleness: f64,
@@ -208,14 +208,14 @@ pub(crate) struct Process {
     pub(crate) previous: Vec<u64>,
 }
 
-/// A link as its owner holds it. Whoever brings the agent's frames stops when it is let go.
+/// A link as the owner thread holds it. The task that brings the agent's frames stops when this is dropped.
 pub(crate) struct Attached {
-    /// Its number.
+    /// The number of the link, which no other link of this process has.
     pub(crate) number: u64,
     pub(crate) outbox: Outbox,
 }
 
-/// Where an answer goes.
+/// Where the owner thread sends the answer to a command.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 /// Who waits for the outcome of a frame.
@@ -246,13 +246,13 @@ impl FederationHandle {
         Ok(Self { config, commands, standing })
     }
 
-    /// What is agreed on.
+    /// Returns the settings that all members of the federation agree on.
     #[must_use]
     pub fn config(&self) -> &FederationConfig {
         &self.config
     }
 
-    /// How it is doing.
+    /// Returns a copy of the counters for health and metrics, as the owner thread last wrote them.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()

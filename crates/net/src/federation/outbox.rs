@@ -20,20 +20,20 @@ const MOST: usize = 8;
 /// The owner's end. Dropping it ends the link, and that cannot fail, be full or be forgotten on some path.
 pub(crate) struct Outbox(Arc<Shared>);
 
-/// The agent's end: what travels.
+/// The agent's end: the stream of frames that travels to it.
 pub(crate) struct Outgoing(Arc<Shared>);
 
-/// A view from the side: ready when the link is over, whoever ended it.
+/// A view from the side: ready when the link is over, whichever end closed it.
 pub(crate) struct Over(Arc<Shared>);
 
 /// What became of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
-    /// It waits to be read.
+    /// The frame waits to be read.
     Queued,
-    /// There is no room for it.
+    /// The queue is full, and the frame was dropped. The session sends it again.
     Dropped,
-    /// Nobody will ever read it.
+    /// The link is over, so the frame will never be read.
     Unread,
 }
 
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(outbox.post(frame(1)), Posted::Queued);
         assert_eq!(outbox.post(frame(2)), Posted::Queued);
         outbox.end(Status::aborted("another took over"));
-        // Whoever ends it later is late.
+        // The first end gives the reason; a later one changes nothing.
         over.end(Ok(()));
         assert_eq!(outgoing.next().await.unwrap().unwrap().sequence, 1);
         assert_eq!(outgoing.next().await.unwrap().unwrap().sequence, 2);

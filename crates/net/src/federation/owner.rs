@@ -2,7 +2,7 @@
 //!
 //! It takes all commands that wait, lets the hub judge and apply them, writes what the hub wants kept in one
 //! go, syncs once, and only then answers. Should the log fail, the hub knows more than the log: it is thrown
-//! away with all answers, and both are opened again. Nobody was told anything that is not kept.
+//! away with all answers, and both are opened again. No agent was told anything that is not kept.
 
 mod frames;
 mod keeping;
@@ -162,7 +162,7 @@ impl Owner {
         Some(Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
     }
 
-    /// Judges, keeps and answers a batch.
+    /// Lets the hub judge a batch of commands, writes what must be kept and answers.
     fn take(&mut self, batch: &mut Vec<Command>) -> Next {
         if self.state.is_none() && self.failed.is_none_or(|(_, again)| again <= Instant::now()) {
             self.try_again();
@@ -174,7 +174,7 @@ impl Owner {
         for command in batch.drain(..) {
             match command {
                 Command::Abort => {
-                    // The log's lock is free before anybody hears of it.
+                    // The log's lock is free before a caller hears of the end: it may open the log again at once.
                     self.state = None;
                     return Next::Stop;
                 }
@@ -190,7 +190,7 @@ impl Owner {
         if let Some(reply) = drained {
             self.save();
             self.links.clear();
-            // The log is closed, and its lock free, before anybody hears of it.
+            // The log is closed, and its lock free, before the caller hears of it: it may open it again at once.
             self.state = None;
             let _ = reply.send(());
             next = Next::Stop;

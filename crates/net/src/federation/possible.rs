@@ -33,7 +33,7 @@ pub(super) fn check(
     if feature_bound.is_some_and(|bound| trace > count * bound * bound * SLACK) {
         return Err(ProtocolError::Evidence("features are longer than feature_bound allows"));
     }
-    // Whoever has no feature i has no reward along it. The square of a feature below 1e-154 may be lost.
+    // Observations without feature i have no reward along it. The square of a feature below 1e-154 may be lost.
     if (0..dimension).any(|i| diagonal(i) == 0.0 && evidence.moment()[i].abs() > 1e-14 * (1.0 + count)) {
         return Err(ProtocolError::Evidence("rewards along a feature that no arm had"));
     }
@@ -178,7 +178,7 @@ mod tests {
         let flat = [1.0, 1.0, 1.0];
         assert!(parts(&flat, &[1.0, 1.0], 2).is_ok());
         assert!(parts(&flat, &[1.0, 0.5], 2).is_err());
-        // A feature that nobody had.
+        // A feature that no observation had.
         assert!(parts(&[1.0, 0.0, 0.0], &[1.0, 0.5], 2).is_err());
         let evidence = Evidence::from_parts(vec![1.0, 0.0, 0.0], vec![1.0, 0.5], 2).unwrap();
         assert!(check(&evidence, None, None).is_err());

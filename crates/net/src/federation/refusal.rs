@@ -11,9 +11,9 @@ use crate::REASON;
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What kind of refusal.
+    /// The kind of refusal, which decides the gRPC status and the counter.
     pub reason: Reason,
-    /// What to tell the sender.
+    /// The explanation for the sender: what is wrong and what to do.
     pub message: String,
 }
 
@@ -23,25 +23,25 @@ pub struct Refusal {
 pub enum Reason {
     /// No token, or not one of ours.
     Unauthenticated,
-    /// A token of another federation.
+    /// The token is not valid for this federation.
     Forbidden,
-    /// No such federation.
+    /// The coordinator has no federation of this name.
     UnknownFederation,
-    /// Bytes that are no message.
+    /// The bytes are not a message.
     Malformed,
-    /// More bytes than allowed.
+    /// The message has more bytes than the federation allows.
     TooLarge,
-    /// Too many frames a second.
+    /// The agent sends too many frames a second.
     Rate,
-    /// Evidence of another dimension.
+    /// The evidence is of another dimension than the federation.
     Dimension,
-    /// Numbers that no observations give.
+    /// The numbers cannot come from observations.
     Impossible,
     /// Out of order, from the future, or of another history.
     Sequence,
     /// A kind of message that the algorithm does not take.
     Unexpected,
-    /// The agent is in quarantine.
+    /// The agent is in quarantine after too many refusals.
     Quarantined,
     /// Another process speaks for this agent, or the life it names has ended.
     Superseded,
@@ -49,12 +49,12 @@ pub enum Reason {
     Unavailable,
     /// A connection that said nothing sensible in time.
     Silent,
-    /// A connection too many.
+    /// There are too many connections, in all or from this address.
     Crowded,
 }
 
 impl Reason {
-    /// The word for metrics.
+    /// Returns the word by which metrics and replies name this reason.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ impl Stopwatch {
     /// Looks at a message to an agent; `version` is the coordinator's. If it ends a round, how long that took.
     pub(super) fn note(&mut self, message: &Downlink, version: impl FnOnce() -> Version) -> Option<Duration> {
         let result = match message {
-            // Whoever was away may be called to a round when it is long over.
+            // An agent that was away may be called to a round that ended long ago.
             Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. }
                 if Some(*round) > self.newest =>
             {
@@ -30,12 +30,12 @@ impl Stopwatch {
             Downlink::Abort { .. } => None,
             _ => return None,
         };
-        // Whoever joins while a round is open is told the result of an earlier one.
+        // An agent that joins while a round is open is told the result of an earlier one.
         let (began, _) = self.opened.take_if(|(_, before)| result.is_none_or(|version| version > *before))?;
         Some(began.elapsed())
     }
 
-    /// The open round never happened.
+    /// Forgets the open round, because the state that it belonged to is gone.
     pub(super) fn stop(&mut self) {
         *self = Self::default();
     }

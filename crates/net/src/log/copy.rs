@@ -1,9 +1,9 @@
-//! Copying a log while somebody writes to it, and putting a copy back.
+//! Copying a log while a coordinator writes to it, and putting a copy back.
 //!
-//! Files of entries only grow, and saved states appear whole. So a copy that takes the saved states first and the
-//! entries after them holds everything that was durable when it began; a write that it catches in the middle is cut
-//! off like one that a crash left. What it must not hold is `mark`: without it the coordinator knows that agents may
-//! have been told more than the copy remembers, and begins a new epoch.
+//! Files of entries only grow, and saved states appear whole. So a copy that takes the saved states first and
+//! the entries after them holds everything that was durable when it began; a write that it catches in the
+//! middle is cut off like one that a crash left. What it must not hold is `mark`: without it the coordinator
+//! knows that agents may have been told more than the copy remembers, and begins a new epoch.
 
 use std::fs;
 use std::io;

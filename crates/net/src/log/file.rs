@@ -199,8 +199,8 @@ impl FileLog {
         Ok(())
     }
 
-    /// Takes back a write that failed, and in a strict log whatever was not synced: after a failed sync nobody knows
-    /// what is on the disk.
+    /// Takes back a write that failed, and in a strict log whatever was not synced: after a failed sync it is
+    /// not known what is on the disk.
     fn retreat(&mut self) {
         if self.strict {
             self.length = self.synced;

@@ -1,4 +1,4 @@
-//! The durable log: every accepted event, kept before anybody is answered.
+//! The durable log: every accepted event, kept before any agent is answered.
 //!
 //! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
 //! before it. [`FileLog`] keeps it in a directory; a replicated log can take its place.
@@ -52,7 +52,7 @@ pub trait Log: Send {
     /// Bytes of entries since the newest saved state.
     fn bytes_since_snapshot(&self) -> u64;
 
-    /// Bytes on the disk.
+    /// Returns how many bytes of entries the log has on the disk.
     fn bytes(&self) -> u64;
 }
 
@@ -65,7 +65,7 @@ pub struct Replay {
     pub entries: Vec<Vec<u8>>,
     /// Bytes of a write that was cut short and counts for nothing.
     pub torn_bytes: u64,
-    /// Entries that were durable once and are gone: somebody cut the log.
+    /// Entries that were durable once and are gone: the log was cut, or an old copy was put back.
     pub lost_entries: u64,
     /// The newest epoch that is known to have been used.
     pub epoch: u64,
@@ -75,12 +75,12 @@ pub struct Replay {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The operating system refused.
+    /// The operating system refused to read or write a file.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which file.
+        /// The file or directory that was refused.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// Bytes in the middle are not what was written.
@@ -89,27 +89,27 @@ pub enum LogError {
          or remove the directory and begin anew", path.display()
     )]
     Corrupt {
-        /// Which file.
+        /// The damaged file of entries.
         path: PathBuf,
-        /// Where the damaged entry begins.
+        /// The offset in bytes at which the damaged entry begins.
         offset: u64,
-        /// Its number.
+        /// The number of the damaged entry.
         entry: u64,
     },
     /// A file between others is missing.
     #[error("{}: entries {from} to {to} are missing: restore the file that held them", path.display())]
     Missing {
-        /// The log's directory.
+        /// The directory of the log.
         path: PathBuf,
-        /// The first missing entry.
+        /// The number of the first missing entry.
         from: u64,
-        /// The last one.
+        /// The number of the last missing entry.
         to: u64,
     },
     /// No saved state can be read, and the entries before it are gone.
     #[error("{} is damaged and nothing older is left: restore the file from a copy", path.display())]
     Snapshot {
-        /// The newest saved state.
+        /// The file of the newest saved state.
         path: PathBuf,
     },
     /// A saved state is damaged; an older one, or the entries, may still be sound.
@@ -118,13 +118,13 @@ pub enum LogError {
          copy, or remove it", path.display()
     )]
     SavedState {
-        /// The damaged file.
+        /// The damaged file of a saved state.
         path: PathBuf,
     },
-    /// Somebody else writes to it.
+    /// Another process has the log open.
     #[error("{} is in use by another process", path.display())]
     InUse {
-        /// The log's directory.
+        /// The directory of the log.
         path: PathBuf,
     },
 }

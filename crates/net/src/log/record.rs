@@ -27,7 +27,7 @@ pub struct Contents {
     pub first: u64,
     /// Entries after the saved state, in order.
     pub entries: Vec<Vec<u8>>,
-    /// The files they are in.
+    /// The files that hold the entries, in order.
     pub segments: Vec<SegmentInfo>,
     /// What is wrong at the end, if anything is.
     pub damage: Option<Damage>,
@@ -35,10 +35,10 @@ pub struct Contents {
     pub mark: Option<(u64, u64)>,
 }
 
-/// A file of entries.
+/// A file of entries, as far as it can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
     /// The number of its first entry.
     pub first: u64,
@@ -48,14 +48,14 @@ pub struct SegmentInfo {
     pub bytes: u64,
 }
 
-/// A write that was cut short.
+/// A write at the end of a file that was cut short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Which file.
+    /// The file that ends in the middle of a write.
     pub path: PathBuf,
-    /// Where the last valid entry ends.
+    /// The offset in bytes at which the last valid entry ends.
     pub offset: u64,
-    /// How many bytes follow.
+    /// How many bytes follow the last valid entry.
     pub bytes: u64,
 }
 
@@ -154,7 +154,7 @@ pub(super) fn read_segment(
 struct Batch<'b> {
     first: u64,
     entries: Vec<&'b [u8]>,
-    /// Where it ends.
+    /// The offset in the file at which the batch ends.
     end: usize,
 }
 

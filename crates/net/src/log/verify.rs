@@ -6,7 +6,7 @@ use std::path::Path;
 use super::LogError;
 use super::record::{list, read_segment, snapshot_of};
 
-/// What [`verify`] looked at.
+/// What [`verify`] looked at and found sound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -14,7 +14,7 @@ pub struct Verified {
     pub snapshots: u64,
     /// Files of entries, also those before the newest saved state.
     pub segments: u64,
-    /// Entries in those files.
+    /// How many entries those files hold.
     pub entries: u64,
 }
 

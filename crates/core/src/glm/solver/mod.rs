@@ -40,9 +40,9 @@ pub(crate) struct Problem<'a> {
     pub(crate) constants: &'a Constants,
     /// Σxxᵀ and n of all observations in the loss.
     pub(crate) evidence: &'a Evidence,
-    /// Σxxᵀ + (λ/c_μ)I, factorised.
+    /// Σxxᵀ + (λ/c_μ)I of the same observations, factorised.
     pub(crate) model: &'a Ridge,
-    /// ε.
+    /// ε > 0: the solver stops when the mean loss is this close to its minimum.
     pub(crate) gap: f64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Solution {
     pub(crate) evaluations: u64,
 }
 
-/// A minimisation under way.
+/// The state of one minimisation: it names a point, is told the gradient there, and names the next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Minimiser {
     method: Method,
@@ -83,7 +83,7 @@ pub(crate) struct Minimiser {
     point: Vec<f64>,
     /// The point before, without momentum; with Newton's method, where the step came from.
     previous: Vec<f64>,
-    /// The momentum sequence.
+    /// The momentum sequence of the accelerated methods.
     momentum: f64,
     evaluations: u64,
     best: Vec<f64>,
@@ -238,7 +238,7 @@ impl Measured {
     }
 }
 
-/// vᵀ(Σxxᵀ + ridge·I)v.
+/// Returns vᵀ(Σxxᵀ + ridge·I)v.
 fn squared_norm(problem: &Problem<'_>, v: &[f64]) -> f64 {
     let ridge = problem.model.regularization();
     dot(v, &crate::evidence::multiply(problem.evidence.gram(), ridge, v))

@@ -1,4 +1,4 @@
-//! The coordinator's state, encoded.
+//! Saves and restores the state of the networks' coordinator, an open round included.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ impl Owner {
         if let Answer::Link(link) = answer
             && !self.has_link(agent, link)
         {
-            // It was let go while this frame waited. Nobody could be answered: it will be said again.
+            // The link ended while this frame waited, so no answer can be sent. The agent sends it again.
             return;
         }
         let judged = self.hear(agent, frame, now);

@@ -11,7 +11,7 @@ use crate::federation::{FederationError, RETRY, Reason, Refusal};
 use crate::log::LogError;
 
 impl Owner {
-    /// First the log, then the answers.
+    /// Writes and syncs the log, and only then sends the answers and frames.
     pub(super) fn keep_and_answer(&mut self, outcome: Outcome) {
         if !outcome.entries.is_empty()
             && let Some(state) = &mut self.state
