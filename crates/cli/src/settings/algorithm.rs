@@ -28,6 +28,33 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("min_upload", Kind::Whole, "fewest observations an upload may hold", "1 or more"),
     setting("snapshot_in_receipt", Kind::Switch, "answer an upload of an agent behind at once", ""),
     setting("override", Kind::Tables(OVERRIDE), "tables of agent, upload_threshold, download_threshold", ""),
+    setting(
+        "message_price",
+        Kind::Number,
+        "regret that a message has to save to be worth sending",
+        "0 or more",
+    ),
+    setting("byte_price", Kind::Number, "regret that a byte has to save, on top of its message", "0 or more"),
+    setting(
+        "least_growth",
+        Kind::Number,
+        "share of new observations that makes a snapshot worth it",
+        "0 or more",
+    ),
+    setting(
+        "most_growth",
+        Kind::Number,
+        "expected growth at which an agent asks at any price",
+        "least_growth or more",
+    ),
+    setting(
+        "least_news",
+        Kind::Threshold,
+        "γ: growth of det V below which evidence does not travel",
+        "1 to inf",
+    ),
+    setting("most_withheld", Kind::Threshold, "γ: growth of det V pushed at any price", "least_news or more"),
+    setting("gap_scale", Kind::Number, "multiplies the width that spreads choices over arms", "0 or more"),
     setting("sampling_scale", Kind::Number, "multiplies the width of the sampled model", "0 or more"),
     setting(
         "perturbations",

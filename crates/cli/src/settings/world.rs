@@ -79,6 +79,7 @@ pub(super) const NETWORK: &[Setting] = &[
     setting("preset", Kind::OneOf(PRESETS), "gives what is not set", ""),
     setting("interval", Kind::Number, "ms from one interaction to the next, over all agents", "above 0"),
     setting("reward_delay", Kind::Number, "ms from a choice to its reward", "0 or more"),
+    setting("wait", Kind::Number, "ms an agent waits at most for an answer before it chooses", "0 or more"),
     setting("resend", Kind::Number, "ms after which an unanswered message is sent again", "above 0"),
     setting("latency", Kind::Number, "ms a message needs at least", "0 or more"),
     setting("jitter", Kind::Number, "up to this many ms more", "0 or more"),
