@@ -62,8 +62,8 @@
 //! }
 //!
 //! // Every observation is with the coordinator or in the buffer of the agent that made it.
-//! let unsent: u64 = agents.iter().map(|agent| agent.inspect().buffer.count()).sum();
-//! assert_eq!(coordinator.inspect().evidence.count() + unsent, 100);
+//! let unsent: u64 = agents.iter().map(|agent| agent.inspect().unsent).sum();
+//! assert_eq!(coordinator.inspect().observations + unsent, 100);
 //! assert!(uploads < 20);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

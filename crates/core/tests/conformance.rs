@@ -104,6 +104,7 @@ fn what_an_agent_learns_shows_in_its_view() {
                 }
                 _ => false,
             };
+            rose |= said.is_some();
             if said.is_none() && after.unsent > unsent && !is_full {
                 // A network whose units are all dead on an arm has no gradient there.
                 let may_be_dead = matches!(case.algorithm.name(), "neural-ucb" | "neural-ts" | "fn-ucb");

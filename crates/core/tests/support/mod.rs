@@ -157,7 +157,7 @@ fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
                 information,
                 evidence,
                 released,
-                variance: information,
+                variance: information.min(1e250),
             }
         },
     )
@@ -244,7 +244,7 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
                     cluster: ClusterId(cluster),
                     members,
                     snapshot,
-                    variance: information,
+                    variance: information.min(1e250),
                 })
             })
             .boxed(),
