@@ -3,8 +3,8 @@
 //! Everything that is released here carries Gaussian noise. Its loss is one number: μ, how far one interaction
 //! moves what is measured in standard deviations of the noise. Losses of several mechanisms add up as squares,
 //! also when a later one depends on what an earlier one released (Dong, Roth and Su, 2022), and
-//! [`gaussian_epsilon`] of the sum is exact: no smaller ε holds with the same noise. Budgets and reports use
-//! it.
+//! [`gaussian_epsilon`](crate::privacy::conversion::gaussian_epsilon) of the sum is exact: no smaller ε holds
+//! with the same noise. Budgets and reports use it.
 //!
 //! ρ-zCDP with ρ = μ²/2 composes as well but converts with a loss: at δ = 0.1 it would take a quarter more
 //! noise. The conversions of Bun and Steinke (2016) and of Canonne, Kamath and Steinke (2020) remain for
