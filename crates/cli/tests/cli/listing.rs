@@ -67,7 +67,9 @@ fn an_unknown_name_is_corrected() {
 }
 
 /// Commands whose results a program may want to read.
-const WITH_JSON: [&str; 12] = [
+const WITH_JSON: [&str; 14] = [
+    "agents",
+    "doctor",
     "run",
     "reproduce",
     "compare",
@@ -82,7 +84,8 @@ const WITH_JSON: [&str; 12] = [
     "load",
 ];
 /// Commands that run until they are stopped, or write files.
-const WITHOUT_JSON: [&str; 6] = ["merge", "report", "demo", "serve", "agent", "completions"];
+const WITHOUT_JSON: [&str; 9] =
+    ["merge", "report", "demo", "serve", "agent", "completions", "backup", "restore", "new"];
 
 #[test]
 fn help_names_every_command_and_gives_an_example() {
