@@ -45,6 +45,12 @@ pub(crate) fn scaled(minutes: f64, of_an_interaction: f64) -> f64 {
     60.0 * minutes * of_an_interaction / REFERENCE / processors
 }
 
+/// About how many minutes of one processor an experiment takes on the machine on which experiments were measured.
+pub(crate) fn processor_minutes(experiment: &Experiment) -> f64 {
+    let work: f64 = experiment.cells().iter().map(|cell| cell.work()).sum();
+    work * REFERENCE / 60.0
+}
+
 /// About how long an experiment takes on this machine, with all its processors.
 pub(crate) fn seconds_of(experiment: &Experiment, of_an_interaction: f64) -> f64 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;

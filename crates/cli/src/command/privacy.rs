@@ -15,9 +15,15 @@ use crate::table::compact;
 
 /// Say what a privacy budget costs
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  posse privacy plan experiments/fclub-private.toml")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -74,9 +80,6 @@ struct PlanArgs {
     /// The smallest eigenvalue of the mean of xxᵀ; by default 1/(2(d - 1)), as in the clustered world
     #[arg(long)]
     least_eigenvalue: Option<f64>,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
 }
 
 /// A whole number that may be written like 1e6.
@@ -90,14 +93,14 @@ fn whole(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let Command::Plan(args) = &args.command;
-    match &args.file {
-        Some(file) => of_file(file, args),
-        None => of_flags(args),
+    let Command::Plan(plan) = &args.command;
+    match &plan.file {
+        Some(file) => of_file(file, plan, args.json),
+        None => of_flags(plan, args.json),
     }
 }
 
-fn of_flags(args: &PlanArgs) -> anyhow::Result<Ending> {
+fn of_flags(args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
     let usual = PrivacyConfig::default();
     let privacy = PrivacyConfig {
         epsilon: args.epsilon,
@@ -121,7 +124,7 @@ fn of_flags(args: &PlanArgs) -> anyhow::Result<Ending> {
         least_eigenvalue: least_eigenvalue(args, dimension),
     };
     let plan = planned(&request)?;
-    if args.json {
+    if json {
         print_json(&document(&request, &plan))?;
     } else {
         print(&words(&request, &plan))?;
@@ -129,7 +132,7 @@ fn of_flags(args: &PlanArgs) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn of_file(file: &Path, args: &PlanArgs) -> anyhow::Result<Ending> {
+fn of_file(file: &Path, args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
     let experiment = Experiment::read(file)?;
     let mut plans = Vec::new();
     for group in &experiment.groups {
@@ -141,7 +144,7 @@ fn of_file(file: &Path, args: &PlanArgs) -> anyhow::Result<Ending> {
     if plans.is_empty() {
         bail!("no algorithm in {} is private: set `privacy`, or use `cdp-fclub-dc`", file.display());
     }
-    if args.json {
+    if json {
         let document = |(id, request, plan): &(&String, PlanRequest, Plan)| {
             let mut document = document(request, plan);
             document["setting"] = json!(id);

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Run every figure that can be run here, the shortest first; states cells and processor-hours before
     #[arg(long, requires = "out", conflicts_with_all = ["id", "shard", "json", "csv"])]
     all: bool,
-    /// With --all: leave out figures that take more processor-minutes than this, or whose time is not known
+    /// With --all: leave out figures that take more processor-minutes than this
     #[arg(long, value_name = "MINUTES", requires = "all")]
     at_most: Option<f64>,
     /// With --all: write a page of each figure into this directory, and an index of them

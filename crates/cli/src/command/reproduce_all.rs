@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::execute::{Options, execute};
 use super::{Ending, print};
+use crate::calibrate;
 use crate::experiment::Experiment;
 use crate::figures::{self, Figure, Status};
 use crate::gallery;
@@ -15,9 +16,25 @@ use crate::table::align;
 struct Item {
     figure: Figure,
     experiment: Experiment,
-    /// Minutes of one processor that the figure took when it was last measured; `None` if it never was.
-    minutes: Option<f64>,
+    cost: Cost,
     directory: PathBuf,
+}
+
+/// What a figure takes, in minutes of one processor of the machine on which experiments were measured.
+struct Cost {
+    minutes: f64,
+    /// Somebody ran the whole figure. Otherwise the minutes are a guess from the sizes of its cells.
+    measured: bool,
+}
+
+impl Cost {
+    fn of(text: &str, experiment: &Experiment, quick: bool) -> Cost {
+        // What was measured is of the whole experiment.
+        match figures::minutes(text).filter(|_| !quick) {
+            Some(minutes) => Cost { minutes, measured: true },
+            None => Cost { minutes: calibrate::processor_minutes(experiment), measured: false },
+        }
+    }
 }
 
 /// What was decided about all figures.
@@ -27,7 +44,7 @@ struct Plan {
     left_out: Vec<(String, String)>,
 }
 
-/// Runs all figures, or those whose known cost is at most so many processor-minutes each.
+/// Runs all figures, or those that take at most so many processor-minutes each.
 pub(super) fn run(
     options: &Options,
     out: &Path,
@@ -37,7 +54,7 @@ pub(super) fn run(
     let plan = plan(options, out, most)?;
     let _ = write!(std::io::stderr(), "{}", statement(&plan, out));
     let cells: usize = plan.items.iter().map(|item| item.experiment.cells().len()).sum();
-    let expected: f64 = plan.items.iter().filter_map(|item| item.minutes).sum::<f64>() / 60.0;
+    let expected: f64 = plan.items.iter().map(|item| item.cost.minutes).sum::<f64>() / 60.0;
     let (mut done, mut hours, mut worst) = (0, 0.0, Ending::Done);
     let mut lines =
         vec![["figure", "cells", "processor-minutes", "PASS", "DEVIATES", "FAIL"].map(String::from)];
@@ -100,49 +117,46 @@ fn plan(options: &Options, out: &Path, most: Option<f64>) -> anyhow::Result<Plan
             plan.left_out.push((figure.id.clone(), why));
             continue;
         };
-        let minutes = figures::minutes(text);
         if figure.status == Status::NeedsData {
             let set = figures::data_set(text).unwrap_or("its data");
             plan.left_out
                 .push((figure.id.clone(), format!("needs {set}: posse reproduce {} --fetch", figure.id)));
             continue;
         }
-        let too_long = match (minutes, most) {
-            (Some(minutes), Some(most)) if minutes > most => {
-                Some(format!("takes about {minutes:.0} processor-minutes, more than {most}"))
-            }
-            (None, Some(_)) => Some("nobody has measured what it takes".into()),
-            _ => None,
-        };
-        if let Some(why) = too_long {
+        let path = Path::new("experiments").join(format!("{}.toml", figure.id));
+        let experiment = Experiment::from_text(&path, text.to_owned(), options.quick)?;
+        let cost = Cost::of(text, &experiment, options.quick);
+        if let Some(most) = most.filter(|most| cost.minutes > *most) {
+            let why = format!("takes about {:.1} processor-minutes, more than {most}", cost.minutes);
             plan.left_out.push((figure.id.clone(), why));
             continue;
         }
-        let path = Path::new("experiments").join(format!("{}.toml", figure.id));
-        let experiment = Experiment::from_text(&path, text.to_owned(), options.quick)?;
         let directory = out.join(&figure.id);
-        plan.items.push(Item { figure, experiment, minutes, directory });
+        plan.items.push(Item { figure, experiment, cost, directory });
     }
     // The shortest first: after an interruption most figures are there.
-    plan.items.sort_by(|a, b| a.minutes.unwrap_or(0.0).total_cmp(&b.minutes.unwrap_or(0.0)));
+    plan.items.sort_by(|a, b| a.cost.minutes.total_cmp(&b.cost.minutes));
     Ok(plan)
 }
 
 /// What is going to be run, and what it will cost.
 fn statement(plan: &Plan, out: &Path) -> String {
     let mut lines = vec![["figure", "cells", "processor-minutes"].map(String::from)];
-    let (mut cells, mut minutes, mut unknown) = (0, 0.0, 0);
-    for item in &plan.items {
-        let own = item.experiment.cells().len();
+    let (mut cells, mut minutes, mut guessed) = (0, 0.0, 0);
+    for Item { figure, experiment, cost, .. } in &plan.items {
+        let own = experiment.cells().len();
         cells += own;
-        let shown = item.minutes.map_or_else(|| "not measured".into(), |own| format!("{own:.1}"));
-        minutes += item.minutes.unwrap_or(0.0);
-        unknown += usize::from(item.minutes.is_none());
-        lines.push([item.figure.id.clone(), own.to_string(), shown]);
+        minutes += cost.minutes;
+        guessed += usize::from(!cost.measured);
+        let about = if cost.measured { "" } else { "about " };
+        lines.push([figure.id.clone(), own.to_string(), format!("{about}{:.1}", cost.minutes)]);
     }
     let left_out: String = plan.left_out.iter().map(|(id, why)| format!("not run: {id}: {why}\n")).collect();
-    let besides =
-        if unknown > 0 { format!(", and {unknown} figures that nobody has measured") } else { String::new() };
+    let besides = if guessed > 0 {
+        format!(" ({guessed} figures were never measured: a guess from their size)")
+    } else {
+        String::new()
+    };
     format!(
         "{}\n{left_out}\nbudget: {} figures, {cells} cells, about {:.2} processor-hours{besides}; cells that several figures share run \
          once.\nresults go to {}; an interrupted run goes on with the same command.\n\n",

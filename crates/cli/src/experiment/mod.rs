@@ -359,9 +359,13 @@ mod tests {
     ) -> Result<Experiment, Vec<Diagnostic>> {
         let tag = section.tag().map_or_else(String::new, |tag| format!("{tag} = \"{variant}\"\n"));
         let table = format!("{}\n{tag}{key} = {value}\n", section.header());
-        let algorithm =
-            if section == Section::Algorithm { "" } else { "[[algorithm]]\nname = \"lin-ucb\"\n" };
-        Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{algorithm}"), false)
+        // Links are refused in worlds that pay what they do not take; this one pays 0 or 1, which all of them take.
+        let other = if section == Section::Algorithm {
+            "[environment]\nkind = \"glm\"\n"
+        } else {
+            "[[algorithm]]\nname = \"lin-ucb\"\n"
+        };
+        Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{other}"), false)
     }
 
     /// Values that a listed range allows, and values that it does not. `None` if it depends on other keys.

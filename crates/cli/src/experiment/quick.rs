@@ -5,47 +5,62 @@ use std::collections::BTreeSet;
 use super::contender::AGENTS;
 use super::source::{Entry, Node, Table, Value, label};
 
-/// What is scaled down, and the most that is left of it.
-const MOST: [(&str, i64); 3] = [(AGENTS, MOST_AGENTS), ("horizon", MOST_INTERACTIONS), ("repetitions", 2)];
 const MOST_AGENTS: i64 = 40;
 const MOST_INTERACTIONS: i64 = 2_000;
+const MOST_REPETITIONS: i64 = 2;
 
-/// Scales an experiment of the right form down. Sweeps keep their proportions; values that become equal
+/// Scales an experiment of the right form down. Values of one key are scaled by one factor wherever they stand, so that
+/// sweeps keep their proportions and checks select the groups they selected before. Values of a sweep that become equal
 /// are run once.
 pub(super) fn scale_down(root: &mut Table) {
-    for (key, most) in MOST {
-        if let Some(Entry { node, .. }) = root.0.iter_mut().find(|entry| entry.key == key) {
-            scale(node, most);
-        }
-    }
-    let mut agents = root.get(AGENTS).map_or(1, |entry| largest(&entry.node)).max(1);
-    for node in algorithms(root) {
-        if let Value::Table(table) = &mut node.value
-            && let Some(Entry { node, .. }) = table.0.iter_mut().find(|entry| entry.key == AGENTS)
-        {
-            scale(node, MOST_AGENTS);
-            agents = agents.max(largest(node));
-        }
-    }
+    scale(root, AGENTS, MOST_AGENTS);
+    scale(root, "horizon", MOST_INTERACTIONS);
+    scale(root, "repetitions", MOST_REPETITIONS);
     // As many interactions as other experiments have, where there are most agents.
-    let most = (MOST_INTERACTIONS / agents).max(1);
-    if let Some(Entry { node, .. }) = root.0.iter_mut().find(|entry| entry.key == "horizon_each") {
-        scale(node, most);
+    let agents = places(root, AGENTS).map(|node| largest(node)).max().unwrap_or(1).max(1);
+    scale(root, "horizon_each", (MOST_INTERACTIONS / agents).max(1));
+}
+
+/// Makes the largest value of a key `most`, and its other values smaller by the same factor.
+fn scale(root: &mut Table, key: &str, most: i64) {
+    let largest = places(root, key).map(|node| largest(node)).max().unwrap_or(0);
+    if largest <= most {
+        return;
     }
-    for node in algorithms(root) {
-        if let Value::Table(table) = &mut node.value
-            && let Some(Entry { node, .. }) = table.0.iter_mut().find(|entry| entry.key == "horizon_each")
-        {
-            scale(node, most);
-        }
+    places(root, key).for_each(|node| shrink(node, most, largest));
+    for check in tables(root, "check") {
+        selected(check, key, &|node| shrink(node, most, largest));
     }
 }
 
-/// The `[[algorithm]]` tables of an experiment; empty if there are none.
-fn algorithms(root: &mut Table) -> &mut [Node] {
-    match root.0.iter_mut().find(|entry| entry.key == "algorithm").map(|entry| &mut entry.node.value) {
-        Some(Value::List(nodes)) => nodes,
-        _ => &mut [],
+/// The values of a key at the top of an experiment and in its `[[algorithm]]` tables.
+fn places<'a>(root: &'a mut Table, key: &'a str) -> impl Iterator<Item = &'a mut Node> {
+    let (algorithms, top): (Vec<_>, Vec<_>) = root.0.iter_mut().partition(|entry| entry.key == "algorithm");
+    let own =
+        algorithms.into_iter().flat_map(|entry| in_list(&mut entry.node)).flat_map(|table| &mut table.0);
+    top.into_iter().chain(own).filter(move |entry| entry.key == key).map(|entry| &mut entry.node)
+}
+
+/// The tables of a list of tables; none if there is no such list.
+fn tables<'a>(root: &'a mut Table, name: &'a str) -> impl Iterator<Item = &'a mut Table> {
+    root.0.iter_mut().filter(move |entry| entry.key == name).flat_map(|entry| in_list(&mut entry.node))
+}
+
+fn in_list(node: &mut Node) -> impl Iterator<Item = &mut Table> {
+    let nodes: &mut [Node] = if let Value::List(nodes) = &mut node.value { nodes } else { &mut [] };
+    nodes.iter_mut().filter_map(|node| match &mut node.value {
+        Value::Table(table) => Some(table),
+        _ => None,
+    })
+}
+
+/// Calls `change` with every value of `key` in the tables within a check, which select groups.
+fn selected(table: &mut Table, key: &str, change: &impl Fn(&mut Node)) {
+    for Entry { node, .. } in &mut table.0 {
+        if let Value::Table(selector) = &mut node.value {
+            selector.0.iter_mut().filter(|entry| entry.key == key).for_each(|entry| change(&mut entry.node));
+            selected(selector, key, change);
+        }
     }
 }
 
@@ -55,12 +70,8 @@ fn largest(node: &Node) -> i64 {
     node.elements().iter().filter_map(whole).max().unwrap_or(0)
 }
 
-/// Makes the largest value of a sweep `most`, and the others smaller by the same factor.
-fn scale(node: &mut Node, most: i64) {
-    let largest = largest(node);
-    if largest <= most {
-        return;
-    }
+/// Makes values smaller by the factor that makes `most` of `largest`.
+fn shrink(node: &mut Node, most: i64, largest: i64) {
     // In 128 bits nothing overflows. Never down to nothing.
     let smaller = |value: i64| {
         let scaled = i128::from(value) * i128::from(most) / i128::from(largest);
@@ -106,6 +117,11 @@ mod tests {
         let own = "agents = 1\nhorizon_each = 500\n[[algorithm]]\nagents = 80\n";
         let expected = "agents = 1\nhorizon_each = 50\n\n[[algorithm]]\nagents = 40\n";
         assert_eq!(scaled(own), expected);
+        let selects = "horizon_each = 50\nagents = 10\n[[algorithm]]\nhorizon_each = 400\n\
+                       [[check]]\nwhere = { horizon_each = 50, agents = [5, 10], width = 400 }\n";
+        let expected = "horizon_each = 25\nagents = 10\n\n[[algorithm]]\nhorizon_each = 200\n\n\
+                        [[check]]\n\n[check.where]\nhorizon_each = 25\nagents = [5, 10]\nwidth = 400\n";
+        assert_eq!(scaled(selects), expected, "a check selects what it selected before");
         assert_eq!(scaled("repetitions = 10\nx = 1000\n"), "repetitions = 2\nx = 1000\n");
     }
 }

@@ -109,7 +109,7 @@ fn a_figure_fetches_and_prepares_the_data_it_needs() {
 fn all_figures_state_their_budget_and_go_on_where_they_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let arguments =
-        ["reproduce", "--all", "--out", "r", "--gallery", "g", "--at-most", "0.2", "--quick", "-q"];
+        ["reproduce", "--all", "--out", "r", "--gallery", "g", "--at-most", "0.01", "--quick", "-q"];
     let ran = posse(directory.path(), &arguments);
     assert!(ran.code < 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("budget: "), "{}", ran.stderr);

@@ -111,11 +111,11 @@ algorithms! {
         |config| *config;
     "fed-lin-ucb", FedLinUcb(FedLinUcb), "an agent pushes and pulls in one exchange when due", |config| *config;
     "exchange-lin-ucb", ExchangeLinUcb(ExchangeLinUcb),
-        "agents push and ask when silence costs more than a message, upper confidence bounds", |config| *config;
+        "agents speak when silence costs more than a message, upper confidence bounds", |config| *config;
     "exchange-lin-ts", ExchangeLinTs(ExchangeLinTs),
-        "agents push and ask when silence costs more than a message, Thompson sampling", |config| *config;
+        "agents speak when silence costs more than a message, Thompson sampling", |config| *config;
     "exchange-lin-igw", ExchangeLinIgw(ExchangeLinIgw),
-        "agents push and ask when silence costs more than a message, inverse-gap weighting", |config| *config;
+        "agents speak when silence costs more than a message, inverse-gap weighting", |config| *config;
     "async-lin-ucb-am", AsyncLinUcbAm(AsyncLinUcbAm), "shared and private features, alternating minimisation",
         |config| *config;
     "fed-glb-ucb", FedGlbUcb(FedGlbUcb), "rounds of minimisation when due, online Newton steps between",
