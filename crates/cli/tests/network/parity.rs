@@ -25,6 +25,8 @@ use prost::Message;
 const AGENTS: u64 = 4;
 const HORIZON: u64 = 150;
 const DIMENSION: usize = 5;
+/// When the simulator's time begins.
+const START: u64 = 1_000_000_000_000_000;
 
 /// What happened, as far as anybody can see it.
 #[derive(Debug, Default, PartialEq)]
@@ -158,7 +160,7 @@ async fn networked(run: &RunConfig) -> Transcript {
     let mut federation = FederationConfig::new("parity", run.algorithm.clone(), DIMENSION as u64);
     (federation.agents, federation.horizon, federation.seed) = (AGENTS, HORIZON, run.seed.0);
     // Time passes between interactions only, as in the simulation to a millisecond: nothing is sent twice.
-    let time = Arc::new(AtomicU64::new(0));
+    let time = Arc::new(AtomicU64::new(START));
     let told = Arc::clone(&time);
     let clock = Clock::new(move || Tick(told.load(Ordering::SeqCst)));
     let options = Options { clock: clock.clone(), ..Options::default() };
@@ -181,8 +183,8 @@ async fn networked(run: &RunConfig) -> Transcript {
         let id = arrivals.agent(step);
         (offer.agent, offer.user) = (id, UserId(id.0));
         world.offer(step, &mut offer);
+        time.store(START + (1000.0 * run.network.interval) as u64 * step, Ordering::SeqCst);
         let agent = stage.agent(id).await;
-        time.store((1000.0 * run.network.interval) as u64 * step, Ordering::SeqCst);
         if agent.prepare(offer.user, &offer.arms).unwrap() {
             stage.turns.push_back(id);
             stage.carry().await;
@@ -256,7 +258,11 @@ async fn is_the_same(run: &RunConfig) -> bool {
     let (simulated, networked) = (simulated(run), networked(run).await);
     assert_eq!(simulated.choices, networked.choices, "{name}");
     assert_eq!(simulated.up, networked.up, "{name}");
-    assert_eq!(simulated.down, networked.down, "{name}");
+    for (agent, heard) in &networked.down {
+        // A journal that has grown by some megabytes begins anew, so it holds the end of what its agent heard.
+        assert!(simulated.down[agent].ends_with(heard), "{name}: agent {} heard something else", agent.0);
+    }
+    assert!(simulated.down.keys().eq(networked.down.keys()), "{name}: others heard something");
     assert!(simulated.agents == networked.agents, "{name}: the agents differ");
     assert_eq!((simulated.version, simulated.state), (networked.version, networked.state), "{name}");
     !networked.up.is_empty()

@@ -7,7 +7,7 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::{Arms, best};
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::exchange::view::{Adopted, View};
-use crate::ids::{Tick, UserId};
+use crate::ids::{Tick, UserId, Version};
 use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::exchange_price::{cost_of_withholding, expected_loss, worth_of_pull};
 use crate::linear::rule::Rule;
@@ -37,7 +37,8 @@ pub(crate) struct ExchangeAgent {
     first_count: u64,
     /// What others have lost so far because of what is withheld.
     withheld: f64,
-    /// Whether a pull has not been answered yet.
+    /// Whether there is a question without an answer: a pull, or at first the greeting, which the coordinator answers
+    /// with what there is to hear.
     asking: bool,
     estimates: Estimates,
 }
@@ -83,7 +84,7 @@ impl ExchangeAgent {
             news: None,
             first_count: 0,
             withheld: 0.0,
-            asking: false,
+            asking: true,
             estimates: Estimates::default(),
         }
     }
@@ -167,7 +168,14 @@ impl ExchangeAgent {
         if !(news.rate.is_finite() && news.rate >= 0.0 && news.doubt.is_finite() && news.doubt >= 0.0) {
             return Err(ProtocolError::Evidence("the news are not finite numbers"));
         }
+        if snapshot.is_none() && news.version == Version(0) {
+            // The answer to a greeting while nobody knows anything.
+            self.asking = false;
+            return Ok(None);
+        }
         let authoritative = snapshot.as_ref().is_some_and(|snapshot| snapshot.authoritative);
+        // Before there are news, the only question is the greeting.
+        self.asking &= self.news.is_some();
         let (mut again, mut free) = (None, false);
         match snapshot {
             Some(snapshot) => match self.view.adopt(&snapshot)? {

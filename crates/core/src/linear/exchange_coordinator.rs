@@ -161,6 +161,17 @@ impl ExchangeCoordinator {
         let answer = Answer { pulled, number: seat.uploads, version, news, snapshot };
         Outgoing::to(agent, Downlink::Answer(answer))
     }
+
+    fn answer_to_greeting(
+        &self,
+        now: Tick,
+        agent: AgentId,
+        number: u64,
+        snapshot: Option<Snapshot>,
+    ) -> Outgoing {
+        let (version, news) = (Some(self.version), self.news(now));
+        Outgoing::to(agent, Downlink::Answer(Answer { pulled: false, number, version, news, snapshot }))
+    }
 }
 
 impl Coordinator for ExchangeCoordinator {
@@ -170,14 +181,13 @@ impl Coordinator for ExchangeCoordinator {
         let known = self.seats.get(&agent).map_or(0, |seat| seat.uploads);
         let uploads = if returning { known } else { 0 };
         if !returning && self.version == Version(0) {
+            // There is nothing to hear, but the agent waits for an answer before its first choice.
             self.seats.insert(agent, Seat::default());
-            return Vec::new();
+            return vec![self.answer_to_greeting(now, agent, uploads, None)];
         }
         self.seats.insert(agent, self.informed(uploads));
-        let snapshot = Some(self.snapshot(uploads, returning));
-        let (version, news) = (Some(self.version), self.news(now));
-        let answer = Answer { pulled: false, number: uploads, version, news, snapshot };
-        vec![Outgoing::to(agent, Downlink::Answer(answer))]
+        let snapshot = self.snapshot(uploads, returning);
+        vec![self.answer_to_greeting(now, agent, uploads, Some(snapshot))]
     }
 
     fn leave(&mut self, _now: Tick, agent: AgentId) -> Vec<Outgoing> {

@@ -84,6 +84,8 @@ pub(super) struct Life {
     choices: u64,
     /// The offer of the next choice was prepared for already.
     prepared: bool,
+    /// Some choice was prepared for since the process started.
+    prepared_before: bool,
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
     journal: Option<Journal>,
@@ -130,6 +132,7 @@ impl Life {
             policy: config.policy,
             choices: 0,
             prepared: false,
+            prepared_before: false,
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
             journal: None,
@@ -291,7 +294,7 @@ impl Life {
         self.secret = secret;
     }
 
-    /// Looks at an offer before the choice. Returns whether a question has no answer yet.
+    /// Looks at an offer before the choice. Returns whether there is a question whose answer nobody has waited for yet.
     pub(super) fn prepare(&mut self, user: UserId, arms: &Arms, now: Tick) -> Result<bool, ChooseError> {
         if self.closed {
             return Err(ChooseError::Closed);
@@ -309,7 +312,8 @@ impl Life {
             self.note(Event::Asked(asked));
         }
         self.post(frame);
-        Ok(is_asking)
+        let waited = std::mem::replace(&mut self.prepared_before, true) && was_asking;
+        Ok(is_asking && !waited)
     }
 
     pub(super) fn choose(

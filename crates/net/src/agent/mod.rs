@@ -193,8 +193,9 @@ impl Agent {
     }
 
     /// Looks at an offer before the choice, and asks the coordinator if the algorithm wants to hear news first.
-    /// Returns whether there is a question without an answer; waiting for it is up to the caller. The next
-    /// [`choose`](Self::choose) must be for the same offer.
+    /// Returns whether there is a new question without an answer; waiting for it is up to the caller. It returns `false`
+    /// for a question that an earlier call told of, so that an unreachable coordinator delays one choice and not all.
+    /// The next [`choose`](Self::choose) must be for the same offer.
     pub fn prepare(&self, user: UserId, arms: &Arms) -> Result<bool, ChooseError> {
         let now = self.shared.config.clock.now();
         let mut life = self.life();

@@ -99,7 +99,9 @@ impl Ideal {
     fn enter(&mut self, agent: AgentId, cast: &Cast) -> Result<(), RunError> {
         let place = &mut self.agents[agent.0 as usize];
         if place.is_none() {
-            *place = Some(self.population.agent(agent, cast.world.shape(agent))?);
+            let mut machine = self.population.agent(agent, cast.world.shape(agent))?;
+            machine.begin_life(LIFE);
+            *place = Some(machine);
         }
         Ok(())
     }
@@ -163,8 +165,10 @@ impl Ideal {
 
     fn post(&mut self, outgoing: Vec<Outgoing>) {
         for Outgoing { to, message } in outgoing {
-            let opens = matches!(message, Downlink::Collect { .. } | Downlink::NetworkCollect { .. });
-            self.tally.rounds += u64::from(opens);
+            if let Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. } = message {
+                // Agents may be asked again within a round: it counts when its number is new.
+                self.tally.rounds = self.tally.rounds.max(round.0);
+            }
             if let Recipient::Agent(agent) = to {
                 self.letters.push_back(Letter::Down(agent, message));
                 continue;

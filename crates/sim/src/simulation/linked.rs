@@ -203,9 +203,9 @@ impl Linked {
         // Whoever still waits chooses before it is asked again.
         self.choose_at_last(agent, now, cast, observer)?;
         let place = &mut self.places[agent.0 as usize];
-        self.tally.agents_seen += u64::from(!std::mem::replace(&mut place.seen, true));
         let endpoint = place.endpoint.as_mut().expect("it entered");
-        let was_asking = endpoint.agent().is_asking();
+        // Who waited in vain for an answer does not wait for it again.
+        let was_asking = place.seen && endpoint.agent().is_asking();
         let question = endpoint
             .prepare(now, offer.user, &offer.arms)
             .map_err(|error| RunError::Input { step, error })?;
@@ -259,7 +259,9 @@ impl Linked {
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
         let agent = offer.agent;
-        let endpoint = self.places[agent.0 as usize].endpoint.as_mut().expect("it entered");
+        let place = &mut self.places[agent.0 as usize];
+        self.tally.agents_seen += u64::from(!std::mem::replace(&mut place.seen, true));
+        let endpoint = place.endpoint.as_mut().expect("it entered");
         let arm =
             endpoint.choose(offer.user, &offer.arms).map_err(|error| RunError::Input { step, error })?.arm;
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
