@@ -28,11 +28,11 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(text: &str, experiment: &Experiment, quick: bool) -> Cost {
+    fn of(text: &str, experiment: &Experiment, quick: bool) -> Self {
         // What was measured is of the whole experiment.
         match figures::minutes(text).filter(|_| !quick) {
-            Some(minutes) => Cost { minutes, measured: true },
-            None => Cost { minutes: calibrate::processor_minutes(experiment), measured: false },
+            Some(minutes) => Self { minutes, measured: true },
+            None => Self { minutes: calibrate::processor_minutes(experiment), measured: false },
         }
     }
 }
