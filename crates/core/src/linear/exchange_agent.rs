@@ -175,13 +175,13 @@ impl ExchangeAgent {
         }
         let authoritative = snapshot.as_ref().is_some_and(|snapshot| snapshot.authoritative);
         // Before there are news, the only question is the greeting.
-        self.asking &= self.news.is_some();
+        let answered = pulled || self.news.is_none();
         let (mut again, mut free) = (None, false);
         match snapshot {
             Some(snapshot) => match self.view.adopt(&snapshot)? {
                 // Late or repeated: what it says besides is as old.
                 Adopted::Stale => {
-                    self.asking &= !pulled;
+                    self.asking &= !answered;
                     return Ok(None);
                 }
                 Adopted::Yes => self.estimates.growth = 1.0,
@@ -190,7 +190,7 @@ impl ExchangeAgent {
             },
             None => free = self.view.acknowledge(number, version),
         }
-        self.asking &= !(pulled || authoritative);
+        self.asking &= !(answered || authoritative);
         if authoritative || self.news.as_ref().is_none_or(|known| known.version <= news.version) {
             if self.news.is_none() || authoritative {
                 self.first_count = news.count;
