@@ -210,22 +210,28 @@ fn encodings() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Brings the bytes to every decoder. What one of them takes must encode to something it takes again.
+/// Brings the bytes to every decoder. What one of them takes must encode to something it takes again, and that to the
+/// same bytes. Values are not compared: a number that is not one equals nothing.
 fn decode_everything(bytes: &[u8]) {
     if let Ok(message) = decode_uplink(bytes) {
-        assert_eq!(decode_uplink(&encode_uplink(&message)), Ok(message));
+        let again = encode_uplink(&message);
+        assert_eq!(decode_uplink(&again).map(|message| encode_uplink(&message)), Ok(again));
     }
     if let Ok(message) = decode_downlink(bytes) {
-        assert_eq!(decode_downlink(&encode_downlink(&message)), Ok(message));
+        let again = encode_downlink(&message);
+        assert_eq!(decode_downlink(&again).map(|message| encode_downlink(&message)), Ok(again));
     }
     if let Ok(frame) = UpFrame::decode(bytes) {
-        assert_eq!(UpFrame::decode(&frame.encode()), Ok(frame));
+        let again = frame.encode();
+        assert_eq!(UpFrame::decode(&again).map(|frame| frame.encode()), Ok(again));
     }
     if let Ok(frame) = DownFrame::decode(bytes) {
-        assert_eq!(DownFrame::decode(&frame.encode()), Ok(frame));
+        let again = frame.encode();
+        assert_eq!(DownFrame::decode(&again).map(|frame| frame.encode()), Ok(again));
     }
     if let Ok(entry) = LogEntry::decode(bytes) {
-        assert_eq!(LogEntry::decode(&entry.encode()), Ok(entry));
+        let again = entry.encode();
+        assert_eq!(LogEntry::decode(&again).map(|entry| entry.encode()), Ok(again));
     }
 }
 
