@@ -308,6 +308,11 @@ impl<'a> Court<'a> {
                 .iter()
                 .filter_map(|(at, value)| Some((value + 1.0).ln() - (interpolate(&high, *at)? + 1.0).ln()))
                 .collect();
+            if shares.is_empty() {
+                // One of them sends more, or needs more, than the other ever does.
+                let line = format!("no point of one has as many {} as the other somewhere has", equal.name);
+                return (Ruling::Unclear, line);
+            }
             let share = mean(shares.iter().copied()).exp();
             let name: Vec<String> = world.iter().map(|(key, value)| format!("{key}={value} ")).collect();
             let line = format!(
