@@ -235,6 +235,25 @@ impl Experiment {
         cells
     }
 
+    /// Replaces the seeds: `count` of them from `first` on, or from the first of the file. The experiment is then the
+    /// same as one whose file says so.
+    pub(crate) fn set_seeds(&mut self, first: Option<u64>, count: u64) -> Result<(), String> {
+        let first = first.unwrap_or(self.seed);
+        let (Ok(seed), Ok(repetitions)) = (i64::try_from(first), i64::try_from(count)) else {
+            return Err(format!("seeds from {first} on, {count} of them, are too large"));
+        };
+        if count == 0 {
+            return Err("`repetitions` is 0: it must be at least 1".into());
+        }
+        if (self.groups.len() as u64).checked_mul(count).is_none_or(|cells| cells > MOST_CELLS) {
+            return Err(format!("{count} seeds make too many cells: at most {MOST_CELLS} can be run"));
+        }
+        (self.seed, self.repetitions) = (first, count);
+        self.resolved.insert("seed".into(), seed.into());
+        self.resolved.insert("repetitions".into(), repetitions.into());
+        Ok(())
+    }
+
     /// The resolved experiment as JSON.
     pub(crate) fn to_json(&self) -> Json {
         complete::to_json(&self.resolved.clone().into())

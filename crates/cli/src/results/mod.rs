@@ -24,6 +24,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use posse_data::parquet_file::Values;
 
 use crate::check::Verdict;
 use crate::experiment::{Cell, Experiment};
@@ -176,6 +177,14 @@ fn frames(experiment: &Experiment, rows: &[Row<'_>]) -> [(&'static str, Frame); 
         (agents, Frame::agents(experiment, rows)),
         (messages, Frame::messages(experiment, rows)),
     ]
+}
+
+/// Every table of results, by the name of its file, as columns.
+pub(crate) fn tables(
+    experiment: &Experiment,
+    rows: &[Row<'_>],
+) -> Vec<(&'static str, Vec<(String, Values)>)> {
+    frames(experiment, rows).into_iter().map(|(name, frame)| (name, frame.columns)).collect()
 }
 
 /// The content of a directory of results that an earlier command wrote.
