@@ -24,7 +24,7 @@ pub(crate) struct Running {
 }
 
 enum State {
-    Planned(Plan),
+    Planned(Box<Plan>),
     Started(Receiver<Result<Outcome, String>>),
     Ended(Arc<Outcome>),
     /// It could not run, or somebody is just changing it.
@@ -58,19 +58,23 @@ pub(crate) fn plan(
     if let Some(repetitions) = repetitions {
         plan.set_seeds(seed, repetitions).map_err(config)?;
     }
-    Ok(Running::new(State::Planned(plan)))
+    Ok(Running::new(State::Planned(Box::new(plan))))
 }
 
 /// Read the results that a run left in a directory.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments from Python are made for the call")]
 pub(crate) fn load(directory: PathBuf) -> PyResult<Running> {
     let outcome = Outcome::read(&directory).map_err(experiment)?;
     Ok(Running::new(State::Ended(Arc::new(outcome))))
 }
 
+/// Settings of an algorithm: name, default and meaning of each.
+type Settings = Vec<(String, String, String)>;
+
 /// Every algorithm: name, summary, and settings with name, default and meaning.
 #[pyfunction]
-pub(crate) fn algorithms() -> Vec<(&'static str, &'static str, Vec<(String, String, String)>)> {
+pub(crate) fn algorithms() -> Vec<(&'static str, &'static str, Settings)> {
     embed::algorithms().into_iter().map(|listed| (listed.name, listed.summary, listed.settings)).collect()
 }
 

@@ -98,7 +98,7 @@ impl Federation {
         }
         let settings = toml::to_string(table).map_err(|error| config(error.to_string()))?;
         let federation = Members { agents, horizon, seed: Seed(seed) };
-        Ok(Self::from_spec(Arc::new(Spec { algorithm, settings, shape, federation }))?)
+        Self::from_spec(Arc::new(Spec { algorithm, settings, shape, federation }))
     }
 
     fn from_spec(spec: Arc<Spec>) -> PyResult<Self> {
@@ -219,6 +219,7 @@ impl Federation {
     /// numpy.ndarray of int64, shape (n,)
     ///     The index of the chosen arm of each interaction.
     #[pyo3(signature = (offers, rewards, agents = None))]
+    #[allow(clippy::needless_pass_by_value, reason = "arguments from Python are made for the call")]
     fn replay<'py>(
         &self,
         py: Python<'py>,

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use posse_core::{
     Agent, AgentId, Algorithm, Arms, ConfigError, Coordinator, Downlink, Entrance, Federation, Incarnation,
-    InputError, JoinPolicy, Outgoing, Placement, ProtocolError, Recipient, Shape, Tick, Uplink, UserId,
+    InputError, JoinPolicy, Outgoing, Placement, ProtocolError, Recipient, Shape, Tick, TimeSpan, Uplink,
+    UserId,
 };
 
 /// The time at which federations begin, the same as in the simulator.
 pub(crate) const START: Tick = Tick(1_000_000_000_000_000);
 /// The time between two interactions of a replay, the simulator's default: 10 ms.
-const INTERVAL: u64 = 10_000;
+const INTERVAL: TimeSpan = TimeSpan::from_millis(10);
 /// Messages that one delivery may set off before it counts as endless.
 const ENDLESS: usize = 10_000_000;
 

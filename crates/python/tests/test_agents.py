@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import pickle
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from posse import _posse
 ARMS = np.array([[1.0, 0.0, 0.5], [0.25, 0.75, 0.0], [0.0, 0.5, 1.0]])
 
 
-def made(name: str = "async-lin-ucb", **settings: object) -> posse.Federation:
+def made(name: str = "async-lin-ucb", **settings: Any) -> posse.Federation:
     return posse.Federation(name, dimension=3, agents=2, seed=3, **settings)
 
 

@@ -29,8 +29,8 @@ def inputs() -> tuple[Floats, Floats]:
     numbers = np.arange(STEPS * ARMS * DIMENSION, dtype=np.uint64)
     offers = ((mix(numbers) % np.uint64(129)).astype(np.float64) - 64) / 128
     offers = offers.reshape(STEPS, ARMS, DIMENSION)
-    noise = mix(~np.arange(STEPS * ARMS, dtype=np.uint64)) % np.uint64(65)
-    noise = ((noise.astype(np.float64) - 32) / 64).reshape(STEPS, ARMS)
+    draws = mix(~np.arange(STEPS * ARMS, dtype=np.uint64)) % np.uint64(65)
+    noise = ((draws.astype(np.float64) - 32) / 64).reshape(STEPS, ARMS)
     rewards = (offers @ np.array([1.0, 0.5, 0.25, 0.125]) + noise > 0).astype(np.float64)
     return offers, rewards
 

@@ -58,7 +58,10 @@ class Table(Mapping[str, npt.NDArray[Any]]):
             return np.array([t if present is None or present[i] else None for i, t in enumerate(texts)], dtype=object)
         if kind == "bool":
             switches: npt.NDArray[Any] = _bits(values, self.rows)
-            return switches if present is None else np.where(present, switches.astype(object), None)
+            if present is not None:
+                switches = switches.astype(object)
+                switches[~present] = None
+            return switches
         return values if present is None else np.where(present, values, np.nan)
 
     def to_arrow(self) -> Any:
