@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use posse_core::session::{DownFrame, Endpoint, Hub, Step, UpFrame};
 use posse_core::wire::{encode_downlink, encode_uplink};
-use posse_core::{AgentId, Algorithm, Arms, Federation, Incarnation, Seed, Shape, Tick, UserId};
+use posse_core::{AgentId, Algorithm, Arms, Federation, Incarnation, Seed, Shape, Tick, TimeSpan, UserId};
 
 /// Longer seeds are left out: libFuzzer mutates short inputs faster, and states of networks have many kilobytes.
 const LONGEST: usize = 4096;
@@ -12,7 +12,7 @@ const AGENTS: u64 = 2;
 const STEPS: u64 = 30;
 /// The federations begin far from the zero of the clock, as real ones do.
 const START: u64 = 1_700_000_000_000_000;
-const RESEND_AFTER: u64 = 1_000;
+const RESEND_AFTER: TimeSpan = TimeSpan::from_millis(1);
 
 /// Distinct encodings, by what decodes them.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ impl<'s> Play<'s> {
         }
         let arms = Arms::from_rows(2, &[[1.0, 0.0], [0.6, 0.8], [-0.5, 0.5]]).expect("two features each");
         for step in 0..STEPS {
-            self.now = Tick(self.now.0 + 10 * RESEND_AFTER);
+            self.now = self.now.after(TimeSpan::from_millis(10));
             let agent = step % AGENTS;
             let endpoint = &mut self.endpoints[agent as usize];
             let user = UserId(agent);

@@ -5,8 +5,14 @@ use std::process::Command;
 
 use crate::run::{cargo_command, output, run};
 
-/// The programs in `fuzz/fuzz_targets`.
-const TARGETS: [&str; 4] = ["decode_uplink", "decode_downlink", "decode_frames", "restore_state"];
+/// The programs in `fuzz/fuzz_targets`, and how many inputs each tries in the test command: its seeds and changes of them,
+/// about five seconds' worth.
+const TARGETS: [(&str, u64); 4] = [
+    ("decode_uplink", 20_000),
+    ("decode_downlink", 20_000),
+    ("decode_frames", 2_000),
+    ("restore_state", 300),
+];
 /// What libFuzzer wants to be told: which edges ran, and which values were compared. cargo-fuzz passes the same.
 /// These flags are stable; only sanitisers need nightly, and the crates forbid `unsafe`.
 const COVERAGE: [&str; 6] = [
@@ -21,27 +27,36 @@ const SECONDS: u64 = 10;
 
 /// `cargo xtask fuzz [TARGET] [--seconds N]`.
 pub(crate) fn command(root: &Path, options: &[&str]) -> Result<(), String> {
-    let (mut targets, mut seconds) = (TARGETS.to_vec(), SECONDS);
+    let names = TARGETS.map(|(name, _)| name);
+    let (mut targets, mut seconds) = (names.to_vec(), SECONDS);
     let mut rest = options.iter();
     while let Some(option) = rest.next() {
         if *option == "--seconds" {
             let number = rest.next().and_then(|number| number.parse().ok());
             seconds = number.ok_or("--seconds takes a whole number")?;
-        } else if TARGETS.contains(option) {
+        } else if names.contains(option) {
             targets = vec![option];
         } else {
-            return Err(format!("there is no target {option:?}; there are {}", TARGETS.join(", ")));
+            return Err(format!("there is no target {option:?}; there are {}", names.join(", ")));
         }
     }
-    fuzz(root, &targets, seconds)
+    fuzz(root, targets.into_iter().map(|name| (name, Limit::Seconds(seconds))))
 }
 
-/// Builds and runs every target for some seconds.
-pub(crate) fn all(root: &Path, seconds: u64) -> Result<(), String> {
-    fuzz(root, &TARGETS, seconds)
+/// Builds every target and runs it with inputs that are the same every time.
+pub(crate) fn all(root: &Path) -> Result<(), String> {
+    let _ = std::fs::remove_dir_all(root.join("target/fuzz/corpus"));
+    fuzz(root, TARGETS.into_iter().map(|(name, runs)| (name, Limit::Runs(runs))))
 }
 
-fn fuzz(root: &Path, targets: &[&str], seconds: u64) -> Result<(), String> {
+/// When a fuzzer stops.
+#[derive(Clone, Copy)]
+enum Limit {
+    Seconds(u64),
+    Runs(u64),
+}
+
+fn fuzz<'n>(root: &Path, targets: impl Iterator<Item = (&'n str, Limit)>) -> Result<(), String> {
     let version = output(Command::new("rustc").arg("-vV").current_dir(root))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
     // With a target named, the flags are for the targets alone and not for build scripts and macros.
@@ -49,14 +64,14 @@ fn fuzz(root: &Path, targets: &[&str], seconds: u64) -> Result<(), String> {
         ["build", "--package=posse-fuzz", "--bins", "--features=libfuzzer", "--locked", "--target", host];
     run(cargo_command(root).args(build).env("RUSTFLAGS", COVERAGE.join(" ")))?;
     let home = root.join("target/fuzz");
-    for target in targets {
+    for (target, limit) in targets {
         let program = root.join(format!("target/{host}/debug/{target}"));
-        one(&program, target, &home, seconds)?;
+        one(&program, target, &home, limit)?;
     }
     Ok(())
 }
 
-fn one(program: &Path, target: &str, home: &Path, seconds: u64) -> Result<(), String> {
+fn one(program: &Path, target: &str, home: &Path, limit: Limit) -> Result<(), String> {
     let seeds = home.join("seeds").join(target);
     let _ = std::fs::remove_dir_all(&seeds);
     run(Command::new(program).env("POSSE_SEEDS", &seeds))?;
@@ -66,13 +81,19 @@ fn one(program: &Path, target: &str, home: &Path, seconds: u64) -> Result<(), St
         Ok(path)
     };
     let (corpus, artifacts) = (directory("corpus")?, directory("artifacts")?);
-    println!("   {target}: {seconds} s from {} seeds", std::fs::read_dir(&seeds).map_or(0, Iterator::count));
+    let count = std::fs::read_dir(&seeds).map_or(0, Iterator::count);
+    match limit {
+        Limit::Seconds(seconds) => println!("   {target}: {seconds} s from {count} seeds"),
+        Limit::Runs(runs) => println!("   {target}: {runs} inputs from {count} seeds"),
+    }
     let mut fuzzer = Command::new(program);
     // libFuzzer writes what it finds into the first directory.
     fuzzer.arg(corpus).arg(seeds);
-    fuzzer
-        .arg(format!("-max_total_time={seconds}"))
-        .arg(format!("-artifact_prefix={}/", artifacts.display()));
+    fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    match limit {
+        Limit::Seconds(seconds) => fuzzer.arg(format!("-max_total_time={seconds}")),
+        Limit::Runs(runs) => fuzzer.arg(format!("-runs={runs}")).arg("-seed=1"),
+    };
     let log = home.join(format!("{target}.log"));
     let file = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     run(fuzzer.stderr(file)).map_err(|error| {

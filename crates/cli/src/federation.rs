@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use posse_core::ConfigError;
+use posse_core::{ConfigError, TimeSpan};
 use posse_net::coordinator::ServeConfig;
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use crate::experiment::resolve::{find, plain};
 use crate::experiment::source::{Entry, Node, Table, Value};
 use crate::experiment::structure::check_section;
 use crate::experiment::values::{did_you_mean, wrong_type};
-use crate::settings::Section;
+use crate::settings::{SPAN, Section};
 use crate::suggest::closest;
 
 /// The kind of value that a key of the file takes.
@@ -22,6 +22,8 @@ enum Takes {
     Text,
     Whole,
     Number,
+    /// A length of time with its unit.
+    Span,
     OneOf(&'static [&'static str]),
     Table(&'static [(&'static str, Self)]),
     /// The array of tables `[[federation]]`.
@@ -47,7 +49,7 @@ const LIMITS: &[(&str, Takes)] = &[
     ("streams_per_connection", Takes::Whole),
     ("frames_per_second", Takes::Whole),
     ("waiting_megabytes", Takes::Whole),
-    ("patience", Takes::Whole),
+    ("patience", Takes::Span),
 ];
 const FEDERATION: &[(&str, Takes)] = &[
     ("name", Takes::Text),
@@ -59,12 +61,12 @@ const FEDERATION: &[(&str, Takes)] = &[
     ("feature_bound", Takes::Number),
     ("reward_bound", Takes::Number),
     ("frame_kilobytes", Takes::Whole),
-    ("resend_after", Takes::Whole),
-    ("snapshot_every", Takes::Whole),
+    ("resend_after", Takes::Span),
+    ("snapshot_megabytes", Takes::Whole),
     ("quarantine_after", Takes::Whole),
-    ("quarantine", Takes::Whole),
+    ("quarantine", Takes::Span),
     ("observations_per_second", Takes::Whole),
-    ("deadline", Takes::Whole),
+    ("deadline", Takes::Span),
 ];
 
 /// Reads and checks the file at `path`. Relative paths in it are relative to where it is.
@@ -125,6 +127,8 @@ fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
         (Takes::Whole, _) => "a whole number, zero or more".into(),
         (Takes::Number, Value::Scalar(toml::Value::Integer(_) | toml::Value::Float(_))) => return,
         (Takes::Number, _) => "a number".into(),
+        (Takes::Span, Value::Scalar(toml::Value::String(text))) if text.parse::<TimeSpan>().is_ok() => return,
+        (Takes::Span, _) => SPAN.into(),
         (Takes::OneOf(words), Value::Scalar(toml::Value::String(word))) if words.contains(&word.as_str()) => {
             return;
         }

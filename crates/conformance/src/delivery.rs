@@ -1,14 +1,14 @@
 //! Promises over links that lose, repeat and hold back frames.
 
 use posse_core::session::{DownFrame, Endpoint, Hub, UpFrame};
-use posse_core::{AgentId, Algorithm, Incarnation, Placement, Seed, Shape, Stream, Tick, UserId};
+use posse_core::{AgentId, Algorithm, Incarnation, Placement, Seed, Shape, Stream, Tick, TimeSpan, UserId};
 
 use crate::Violation;
 use crate::host::{AGENTS, NOW, STEPS, agent, arms, reward};
 
 const PROMISE: &str = "over links that lose and repeat frames everything arrives in the end, once";
 /// After so long, in microseconds, what was not answered is sent again.
-const RESEND: u64 = 1_000;
+const RESEND: TimeSpan = TimeSpan::from_millis(1);
 /// Rounds of delivery after which everything must have arrived.
 const PATIENCE: u64 = 2_000;
 
@@ -78,7 +78,7 @@ fn play(algorithm: &Algorithm, shape: Shape, seed: u64) -> Result<(), String> {
 impl Links {
     /// Some frames arrive, some are lost, some are repeated, and time passes.
     fn pass(&mut self) -> Result<(), String> {
-        self.now = self.now.after(RESEND / 2);
+        self.now = self.now.after(TimeSpan::from_micros(RESEND.as_micros() / 2));
         for (from, frame) in self.arriving_up() {
             let step = self.hub.receive(self.now, from, frame).map_err(|error| error.to_string())?;
             self.down.extend(step.frames);

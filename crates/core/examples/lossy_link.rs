@@ -9,14 +9,16 @@
 use std::error::Error;
 
 use posse_core::session::{DownFrame, Endpoint, Hub, Step, UpFrame};
-use posse_core::{AgentId, Algorithm, Arms, AsyncLinUcb, Federation, Incarnation, Seed, Shape, Tick, UserId};
+use posse_core::{
+    AgentId, Algorithm, Arms, AsyncLinUcb, Federation, Incarnation, Seed, Shape, Tick, TimeSpan, UserId,
+};
 
 const AGENTS: u64 = 2;
 const INTERACTIONS: u64 = 200;
 /// Microseconds until a frame that was not answered is sent again.
-const RESEND_AFTER: u64 = 50_000;
+const RESEND_AFTER: TimeSpan = TimeSpan::from_millis(50);
 /// Microseconds between two interactions.
-const PACE: u64 = 100_000;
+const PACE: TimeSpan = TimeSpan::from_millis(100);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time_span::TimeSpan;
+
 /// One learner in the federation: it serves its own users and never sees another agent's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -60,10 +62,10 @@ impl Version {
 }
 
 impl Tick {
-    /// The tick `microseconds` later, or the end of time.
+    /// The tick that is `span` later, or the end of time.
     #[must_use]
-    pub const fn after(self, microseconds: u64) -> Self {
-        Self(self.0.saturating_add(microseconds))
+    pub const fn after(self, span: TimeSpan) -> Self {
+        Self(self.0.saturating_add(span.as_micros()))
     }
 
     /// Whole milliseconds: what machines that estimate a pace compare, so that microseconds of delivery do not

@@ -2,16 +2,19 @@
 
 mod support;
 
+use posse_core::TimeSpan;
 use posse_core::session::{Endpoint, Hub};
 use posse_core::*;
 use support::NOW;
 use support::link::{Link, RESEND};
 
-const HOUR: u64 = 3_600_000_000;
+const HOUR: TimeSpan = TimeSpan::from_secs(3600);
 /// How long rounds and phases wait, in microseconds.
-const PATIENCE: u64 = 30_000_000;
+const PATIENCE: TimeSpan = TimeSpan::from_secs(30);
+/// A microsecond less.
+const NEARLY: TimeSpan = TimeSpan::from_micros(29_999_999);
 
-fn sync(round_deadline: Option<u64>) -> Algorithm {
+fn sync(round_deadline: Option<TimeSpan>) -> Algorithm {
     let round_threshold = Threshold(0.1);
     Algorithm::SyncLinUcb(SyncLinUcb { round_threshold, round_deadline, ..Default::default() })
 }
@@ -60,7 +63,7 @@ fn a_round_has_its_whole_deadline_however_long_nothing_happened_before() {
                     opened += 1;
                     assert_eq!(coordinator.deadline(), Some(now.after(PATIENCE)), "{}", algorithm.name());
                     let state = coordinator.save();
-                    assert!(coordinator.tick(now.after(PATIENCE - 1)).is_empty(), "{}", algorithm.name());
+                    assert!(coordinator.tick(now.after(NEARLY)).is_empty(), "{}", algorithm.name());
                     assert_eq!(coordinator.save(), state, "{}: nothing is due yet", algorithm.name());
                 }
                 for Outgoing { to, message } in outgoing {
@@ -78,8 +81,8 @@ fn a_round_has_its_whole_deadline_however_long_nothing_happened_before() {
 /// Sixteen microseconds are enough for three agents, after a day of silence.
 #[test]
 fn a_round_with_everybody_in_time_collects_all() {
-    let mut link = Link::joined(sync(Some(4 * RESEND)));
-    link.pass(24 * HOUR);
+    let mut link = Link::joined(sync(Some(TimeSpan::from_micros(4 * RESEND))));
+    link.pass(24 * HOUR.as_micros());
     link.drain();
     (0..3).for_each(|id| link.learn(id));
     for _ in 0..2 {
@@ -96,8 +99,8 @@ fn a_round_with_everybody_in_time_collects_all() {
 
 #[test]
 fn a_round_with_everybody_alive_and_slow_collects_what_arrived() {
-    let mut link = Link::joined(sync(Some(4 * RESEND)));
-    link.pass(24 * HOUR);
+    let mut link = Link::joined(sync(Some(TimeSpan::from_micros(4 * RESEND))));
+    link.pass(24 * HOUR.as_micros());
     link.drain();
     (0..3).for_each(|id| link.learn(id));
     link.deliver_up();
@@ -123,12 +126,12 @@ fn open_round() -> (Hub, Tick) {
     let algorithm = sync(Some(PATIENCE));
     let shape = Shape::shared(2);
     let federation = Federation { agents: 2, horizon: 100, seed: Seed(7) };
-    let mut hub = Hub::new(algorithm.coordinator(shape).unwrap(), 1_000_000);
+    let mut hub = Hub::new(algorithm.coordinator(shape).unwrap(), TimeSpan::from_secs(1));
     let opened = NOW.after(HOUR);
     let mut frames = Vec::new();
     for id in (0..2).map(AgentId) {
         let agent = algorithm.agent(id, shape, &federation).unwrap();
-        let mut endpoint = Endpoint::new(id, Incarnation(1), agent, 1_000_000);
+        let mut endpoint = Endpoint::new(id, Incarnation(1), agent, TimeSpan::from_secs(1));
         let step = hub.receive(NOW, id, endpoint.hello(NOW)).unwrap();
         for (_, frame) in step.frames {
             frames.extend(endpoint.receive(NOW, frame).unwrap());
@@ -154,20 +157,21 @@ fn ends_at(hub: &mut Hub, now: Tick) -> bool {
 fn a_clock_that_was_set_back_does_not_put_off_a_deadline() {
     let (mut hub, opened) = open_round();
     assert_eq!(hub.coordinator().deadline(), Some(opened.after(PATIENCE)));
-    assert!(!ends_at(&mut hub, Tick(opened.0 - 24 * HOUR)));
+    assert!(!ends_at(&mut hub, Tick(opened.0 - 24 * HOUR.as_micros())));
     assert_eq!(hub.latest(), opened, "time does not go back");
-    assert!(!ends_at(&mut hub, opened.after(PATIENCE - 1)));
+    assert!(!ends_at(&mut hub, opened.after(NEARLY)));
     assert!(ends_at(&mut hub, opened.after(PATIENCE)));
 }
 
 #[test]
 fn a_restored_hub_says_where_its_time_goes_on_and_keeps_the_deadline() {
     let (hub, opened) = open_round();
-    let mut again = Hub::new(sync(Some(PATIENCE)).coordinator(Shape::shared(2)).unwrap(), 1_000_000);
+    let mut again =
+        Hub::new(sync(Some(PATIENCE)).coordinator(Shape::shared(2)).unwrap(), TimeSpan::from_secs(1));
     again.restore(&hub.save()).unwrap();
     assert_eq!((again.latest(), again.save()), (hub.latest(), hub.save()));
     let goes_on = again.latest();
-    assert!(!ends_at(&mut again, goes_on.after(PATIENCE - 1)));
+    assert!(!ends_at(&mut again, goes_on.after(NEARLY)));
     assert!(ends_at(&mut again, opened.after(PATIENCE)));
 }
 
@@ -179,7 +183,8 @@ fn a_round_in_a_state_of_version_0_1_does_not_hang() {
     let (hub, _) = open_round();
     let state = HubState::decode(hub.save().as_slice()).unwrap();
     let old = HubState { latest: 0, ..state }.encode_to_vec();
-    let mut again = Hub::new(sync(Some(PATIENCE)).coordinator(Shape::shared(2)).unwrap(), 1_000_000);
+    let mut again =
+        Hub::new(sync(Some(PATIENCE)).coordinator(Shape::shared(2)).unwrap(), TimeSpan::from_secs(1));
     again.restore(&old).unwrap();
     assert!(ends_at(&mut again, Tick(1)), "by a clock that shows a time long before");
 }

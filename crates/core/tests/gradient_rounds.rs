@@ -1,5 +1,6 @@
 //! Rounds of gradients that lose agents: they go on with who is left, or end, and nothing is lost.
 
+use posse_core::TimeSpan;
 use posse_core::*;
 
 /// When the tests begin: far from zero, as every real clock is.
@@ -16,7 +17,8 @@ struct Federated {
 
 impl Federated {
     fn new(quorum: f64) -> Self {
-        let rounds = RoundConfig { round_deadline: Some(10), quorum, ..RoundConfig::default() };
+        let rounds =
+            RoundConfig { round_deadline: Some(TimeSpan::from_micros(10)), quorum, ..RoundConfig::default() };
         let never = FedGlbUcb { round_threshold: Threshold::NEVER, rounds, ..FedGlbUcb::default() };
         let algorithm = Algorithm::FedGlbUcb(never);
         let federation = Federation { agents: AGENTS, horizon: 100, seed: Seed(1) };
@@ -59,7 +61,7 @@ impl Federated {
     }
 
     fn late(&mut self, tick: u64, answers: &[u64]) {
-        let outgoing = self.coordinator.tick(NOW.after(tick));
+        let outgoing = self.coordinator.tick(NOW.after(TimeSpan::from_micros(tick)));
         self.deliver(outgoing, answers);
     }
 

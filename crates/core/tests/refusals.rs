@@ -9,7 +9,7 @@ use posse_core::wire::{decode_uplink, v1};
 use posse_core::{
     AgentId, Algorithm, Answer, Arms, ClusterId, ClusterList, ClusterUpload, DecodeError, Downlink, Evidence,
     EvidenceUpload, GroupSnapshot, InputError, News, Parcel, PhaseId, ProtocolError, Pull, RoundId, Shape,
-    Snapshot, Threshold, Uplink, UserId, Version, packed,
+    Snapshot, Threshold, TimeSpan, Uplink, UserId, Version, packed,
 };
 use prost::Message;
 use support::host::{Case, Host, cases};
@@ -328,7 +328,7 @@ fn a_round_refuses_what_no_observations_give_and_still_ends() {
         assert!(matches!(last[0].message, Downlink::Commit { included: true, .. }));
         assert_eq!(coordinator.inspect().observations, count + 2);
         assert_eq!(coordinator.inspect().version, version.next());
-        assert!(coordinator.tick(NOW.after(1 << 40)).is_empty());
+        assert!(coordinator.tick(NOW.after(TimeSpan::from_micros(1 << 40))).is_empty());
     }
 }
 

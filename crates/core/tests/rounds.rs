@@ -2,12 +2,12 @@
 
 mod support;
 
-use posse_core::SyncLinUcb;
 use posse_core::session::LogEvent;
 use posse_core::*;
+use posse_core::{SyncLinUcb, TimeSpan};
 use support::link::{AGENTS, Link, RESEND};
 
-fn rounds(round_deadline: Option<u64>) -> Algorithm {
+fn rounds(round_deadline: Option<TimeSpan>) -> Algorithm {
     let round_threshold = Threshold(2.0);
     Algorithm::SyncLinUcb(SyncLinUcb { round_threshold, round_deadline, ..Default::default() })
 }
@@ -59,7 +59,7 @@ fn a_part_in_a_round_that_was_open_when_the_end_was_lost_counts_once() {
 
 #[test]
 fn an_agent_that_left_does_not_stand_in_for_a_late_one() {
-    let mut link = Link::joined(rounds(Some(5 * RESEND)));
+    let mut link = Link::joined(rounds(Some(TimeSpan::from_micros(5 * RESEND))));
     link.learn(0);
     link.learn(1);
     link.deliver_up();
@@ -79,7 +79,7 @@ fn an_agent_that_left_does_not_stand_in_for_a_late_one() {
 
 #[test]
 fn a_round_ends_at_its_deadline_and_a_late_part_joins_a_later_one() {
-    let mut link = Link::joined(rounds(Some(5 * RESEND)));
+    let mut link = Link::joined(rounds(Some(TimeSpan::from_micros(5 * RESEND))));
     link.learn(0);
     link.learn(1);
     link.deliver_up();

@@ -153,7 +153,11 @@ fn a_restarted_agent_sends_again_what_was_on_its_way() {
     link.learn(0);
     link.up.clear();
     link.restart(0);
-    assert_eq!(link.endpoints[0].deadline(), Some(support::NOW.after(RESEND)), "at once");
+    assert_eq!(
+        link.endpoints[0].deadline(),
+        Some(support::NOW.after(TimeSpan::from_micros(RESEND))),
+        "at once"
+    );
     link.settle();
     assert_eq!((count(&link), in_flight(&link, 0)), (1, false));
 }

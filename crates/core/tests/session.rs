@@ -74,7 +74,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
             ..Default::default()
         })),
         Just(rounds(None)),
-        Just(rounds(Some(35))),
+        Just(rounds(Some(TimeSpan::from_micros(35)))),
     ]
 }
 

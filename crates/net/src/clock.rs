@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use posse_core::Tick;
+use posse_core::{Tick, TimeSpan};
 
 /// A source of ticks that does not jump.
 #[derive(Clone)]
@@ -15,8 +15,8 @@ impl Clock {
     #[must_use]
     pub fn system() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (start, began) = (Tick(microseconds(since)), Instant::now());
-        Self::new(move || start.after(microseconds(began.elapsed())))
+        let (start, began) = (Tick(span(since).as_micros()), Instant::now());
+        Self::new(move || start.after(span(began.elapsed())))
     }
 
     /// A clock that shows what `now` returns. It may stand still.
@@ -37,8 +37,9 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-fn microseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// A length of time as machines know it, or the longest that they do.
+pub(crate) fn span(duration: Duration) -> TimeSpan {
+    TimeSpan::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// A clock of the caller's that goes on from a given time: what passes on the one passes on the other.
@@ -72,7 +73,7 @@ impl RunningTime {
     /// The time, which never goes back.
     pub(crate) fn now(&mut self) -> Tick {
         let read = self.clock.now();
-        self.now = self.now.after(read.0.saturating_sub(self.last.0));
+        self.now = self.now.after(TimeSpan::from_micros(read.0.saturating_sub(self.last.0)));
         self.last = read;
         self.now
     }
@@ -97,11 +98,11 @@ mod tests {
         time.go_on_from(end_of_log);
         assert_eq!(time.now(), end_of_log);
         wall.fetch_add(5, Ordering::SeqCst);
-        assert_eq!(time.now(), end_of_log.after(5));
+        assert_eq!(time.now(), end_of_log.after(TimeSpan::from_micros(5)));
         // Set back by an hour: no time passes, and none is taken back.
         wall.fetch_sub(3_600_000_000, Ordering::SeqCst);
-        assert_eq!(time.now(), end_of_log.after(5));
+        assert_eq!(time.now(), end_of_log.after(TimeSpan::from_micros(5)));
         wall.fetch_add(2, Ordering::SeqCst);
-        assert_eq!(time.now(), end_of_log.after(7));
+        assert_eq!(time.now(), end_of_log.after(TimeSpan::from_micros(7)));
     }
 }

@@ -8,7 +8,7 @@ use posse_core::{
     ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FeaturePoint, FedGlbUcb,
     FedGlbUcb3, FedLinUcb, FnUcb, HomoDc, JoinPolicy, Linkage, NeuralConfig, Precondition, PrivacyConfig,
     ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb, Threshold,
-    TrainingMode,
+    TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{
@@ -86,7 +86,7 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
     let join = protocol.join;
     let rounds = RoundConfig {
         join,
-        round_deadline: Some(400_000).filter(|_| draw.below(2) == 0),
+        round_deadline: Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0),
         quorum: pick(&mut draw, &[0.0, 0.5, 0.9]),
     };
     let solvers = [Solver::Auto, Solver::Restart, Solver::Newton, Solver::Preconditioned];
@@ -111,7 +111,7 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
         2 => Algorithm::SyncLinUcb(SyncLinUcb {
             round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),
             join,
-            round_deadline: Some(400_000).filter(|_| draw.below(2) == 0),
+            round_deadline: Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0),
             ..Default::default()
         }),
         3 => Algorithm::FedLinUcb(FedLinUcb {
@@ -179,7 +179,7 @@ fn clustered(seed: u64, trouble: Trouble) -> RunConfig {
         merge_scale: scale(&mut draw),
         merge_gate: Threshold(pick(&mut draw, &[0.8, f64::INFINITY])),
         linkage: pick(&mut draw, &[Linkage::Complete, Linkage::Transitive]),
-        phase_deadline: Some(400_000).filter(|_| draw.below(2) == 0),
+        phase_deadline: Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0),
         ..Default::default()
     };
     let privacy = PrivacyConfig {

@@ -3,7 +3,7 @@
 mod support;
 
 use posse_core::{
-    Algorithm, FedGlbUcb, FnUcb, GlmConfig, Link, NeuralConfig, RoundConfig, SyncLinUcb, Threshold,
+    Algorithm, FedGlbUcb, FnUcb, GlmConfig, Link, NeuralConfig, RoundConfig, SyncLinUcb, Threshold, TimeSpan,
 };
 use posse_sim::network::NetworkConfig;
 use posse_sim::{Event, Invariants, Observer, RunConfig, Stage, Tally};
@@ -16,7 +16,7 @@ fn over_links(algorithm: Algorithm) -> RunConfig {
 }
 
 /// One algorithm of each family with rounds, waiting so long in microseconds, or for everybody.
-fn families(round_deadline: Option<u64>) -> Vec<Algorithm> {
+fn families(round_deadline: Option<TimeSpan>) -> Vec<Algorithm> {
     let rounds = || RoundConfig { round_deadline, ..Default::default() };
     let neural = NeuralConfig { hidden_width: 4, training_steps: 2, ..Default::default() };
     let model = GlmConfig { link: Link::Identity, ..Default::default() };
@@ -66,7 +66,8 @@ fn run(algorithm: &Algorithm) -> (Tally, u64) {
 
 #[test]
 fn a_deadline_that_everybody_keeps_changes_nothing() {
-    for (patient, without) in families(Some(1_000_000)).into_iter().zip(families(None)) {
+    for (patient, without) in families(Some(TimeSpan::from_micros(1_000_000))).into_iter().zip(families(None))
+    {
         let name = patient.name();
         let (with, shared) = run(&patient);
         assert!(with.rounds > 5, "{name} had {} rounds", with.rounds);
@@ -77,7 +78,7 @@ fn a_deadline_that_everybody_keeps_changes_nothing() {
 #[test]
 fn rounds_that_nobody_can_keep_up_with_end_and_lose_nothing() {
     // A way there and back takes 10 ms.
-    for hurried in families(Some(8_000)) {
+    for hurried in families(Some(TimeSpan::from_micros(8_000))) {
         let name = hurried.name();
         let (tally, shared) = run(&hurried);
         assert!(tally.rounds > 5, "{name} had {} rounds", tally.rounds);

@@ -1,5 +1,6 @@
 //! Is a value of the kind that its key takes? One value, or a list of them: a sweep.
 
+use posse_core::TimeSpan;
 use std::collections::BTreeSet;
 
 use super::diagnostic::Diagnostic;
@@ -104,6 +105,7 @@ pub(super) fn fits(kind: &Kind, node: &Node) -> bool {
     match (kind, node.scalar()) {
         (Kind::Number | Kind::Threshold, Some(toml::Value::Integer(_) | toml::Value::Float(_))) => true,
         (Kind::Threshold, Some(toml::Value::String(word))) => word == "inf",
+        (Kind::Span, Some(toml::Value::String(text))) => text.parse::<TimeSpan>().is_ok(),
         (Kind::Whole | Kind::Size(_), Some(toml::Value::Integer(number))) => *number >= 0,
         (Kind::Switch, Some(toml::Value::Boolean(_))) | (Kind::Text, Some(toml::Value::String(_))) => true,
         (Kind::OneOf(words), Some(toml::Value::String(word))) => words.contains(&word.as_str()),

@@ -60,7 +60,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
         "what time since a round is counted in",
         "",
     ),
-    setting("round_deadline", Kind::Whole, "how long a round waits for all agents, in microseconds", ""),
+    setting("round_deadline", Kind::Span, "how long a round waits for all agents", ""),
     setting("quorum", Kind::Number, "share of agents that must answer in time", "0 to 1"),
     setting("round_every", Kind::Whole, "observations of all agents between two rounds (NT/B)", "1 or more"),
     setting("link", Kind::OneOf(LINKS), "μ: mean reward of xᵀθ", ""),
@@ -93,7 +93,7 @@ pub(super) const ALGORITHM: &[Setting] = &[
     setting("linkage", Kind::OneOf(&["complete", "transitive"]), "who must be alike in a group", ""),
     setting("merge_gate", Kind::Threshold, "clusters known less well are not compared", "0 to inf"),
     setting("phase_base", Kind::Whole, "phase s has this to the power s interactions", "2 or more"),
-    setting("phase_deadline", Kind::Whole, "how long a phase waits for all agents, in microseconds", ""),
+    setting("phase_deadline", Kind::Span, "how long a phase waits for all agents", ""),
     setting(
         "frequency_scale",
         Kind::Threshold,

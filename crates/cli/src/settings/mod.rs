@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     Size(i64),
     /// A number, or `inf` for infinity.
     Threshold,
+    /// A length of time with its unit, in quotes.
+    Span,
     /// A switch, `true` or `false`.
     Switch,
     /// A text in quotes.
@@ -64,6 +66,7 @@ impl Kind {
             Self::Number => "a number".into(),
             Self::Whole | Self::Size(_) => "a whole number, zero or more".into(),
             Self::Threshold => "a number or inf".into(),
+            Self::Span => SPAN.into(),
             Self::Switch => "true or false".into(),
             Self::Text => "a text in quotes".into(),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
@@ -72,6 +75,9 @@ impl Kind {
         }
     }
 }
+
+/// What is expected of a length of time.
+pub(crate) const SPAN: &str = "a length of time with its unit, such as \"30s\" or \"250ms\"";
 
 /// A table of an experiment with settings in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,7 +15,7 @@ authentication = "none"
 [[federation]]
 name = "shop"
 dimension = 3
-resend_after = 100
+resend_after = "100ms"
 [federation.algorithm]
 name = "async-lin-ucb"
 threshold = 1.1

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::clustered::merging::{Linkage, Merging};
 use crate::error::ConfigError;
 use crate::privacy::{Budget, PrivacyConfig};
+use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
 
@@ -26,8 +27,8 @@ pub struct ClusterConfig {
     pub merge_gate: Threshold,
     /// Phase s has this to the power s interactions; clusters change between phases. Default 2.
     pub phase_base: u64,
-    /// How long the begin of a phase waits for all agents, in microseconds. Not set: it waits for all agents.
-    pub phase_deadline: Option<u64>,
+    /// How long the begin of a phase waits for all agents. Not set: it waits for all agents.
+    pub phase_deadline: Option<TimeSpan>,
 }
 
 impl Default for ClusterConfig {

@@ -7,13 +7,14 @@ use crate::clustered::merging::{Candidate, Merging};
 use crate::clustered::width::{Noisy, noise_radius};
 use crate::ids::{AgentId, PhaseId, Tick};
 use crate::message::{Downlink, Outgoing};
+use crate::time_span::TimeSpan;
 
 /// When clusters are sorted into groups again.
 #[derive(Debug)]
 pub(super) struct Phases {
     pub(super) merging: Merging,
     pub(super) base: u64,
-    pub(super) deadline: Option<u64>,
+    pub(super) deadline: Option<TimeSpan>,
     pub(super) phase: PhaseId,
     /// The next phase begins when so many observations are known.
     pub(super) next: u64,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::join::JoinPolicy;
 use crate::error::ConfigError;
+use crate::time_span::TimeSpan;
 
 /// How rounds run: who takes part, how long they wait, and how the global update is found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,9 +12,9 @@ use crate::error::ConfigError;
 pub struct RoundConfig {
     /// When newcomers become known: rounds go over those that are. Default eager.
     pub join: JoinPolicy,
-    /// How long each exchange of a round waits for all agents, in microseconds; afterwards the round goes
+    /// How long each exchange of a round waits for all agents; afterwards the round goes
     /// on without the missing. Not set: it waits for all agents.
-    pub round_deadline: Option<u64>,
+    pub round_deadline: Option<TimeSpan>,
     /// The fraction of agents, between 0 and 1, that must answer in time; with fewer the round ends
     /// without a result and nothing is lost. Default 0.5.
     pub quorum: f64,

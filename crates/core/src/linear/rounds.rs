@@ -14,13 +14,14 @@ use crate::ids::{AgentId, RoundId, Tick, Version};
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
+use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
 
 /// The coordinator of `sync-lin-ucb`: it runs one round at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     join: JoinPolicy,
-    patience: Option<u64>,
+    patience: Option<TimeSpan>,
     version: Version,
     evidence: Arc<Evidence>,
     model: Ridge,
@@ -40,7 +41,7 @@ struct Open {
 }
 
 impl Rounds {
-    pub(crate) fn new(model: Ridge, join: JoinPolicy, patience: Option<u64>) -> Self {
+    pub(crate) fn new(model: Ridge, join: JoinPolicy, patience: Option<TimeSpan>) -> Self {
         Self {
             join,
             patience,

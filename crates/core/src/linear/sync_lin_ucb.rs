@@ -13,6 +13,7 @@ use crate::ids::{RoundId, UserId};
 use crate::linear::rounds::Rounds;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
+use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
 use crate::wire::{self, v1};
@@ -31,9 +32,9 @@ pub struct SyncLinUcb {
     pub round_threshold: Threshold,
     /// When newcomers become known: rounds go over those that are. Default lazy.
     pub join: JoinPolicy,
-    /// How long a round waits for all agents, in microseconds; afterwards it goes on without the missing,
+    /// How long a round waits for all agents; afterwards it goes on without the missing,
     /// whose evidence joins a later round. Not set: it waits for all agents.
-    pub round_deadline: Option<u64>,
+    pub round_deadline: Option<TimeSpan>,
 }
 
 impl Default for SyncLinUcb {

@@ -71,7 +71,7 @@ impl Table {
     }
 
     fn tick(&mut self, now: u64) {
-        let outgoing = self.coordinator.tick(NOW.after(now));
+        let outgoing = self.coordinator.tick(NOW.after(crate::TimeSpan::from_micros(now)));
         let answers = self.post(outgoing);
         self.deliver(answers);
     }
@@ -384,7 +384,11 @@ fn the_average_is_that_of_the_agents_networks() {
 
 #[test]
 fn a_round_goes_on_without_the_silent_and_nothing_is_lost() {
-    let rounds = crate::RoundConfig { round_deadline: Some(10), quorum: 0.5, ..Default::default() };
+    let rounds = crate::RoundConfig {
+        round_deadline: Some(crate::TimeSpan::from_micros(10)),
+        quorum: 0.5,
+        ..Default::default()
+    };
     let mut table = Table::new(&FnUcb { rounds, ..small() }, 4, 2);
     (0..3).for_each(|agent| table.learn(agent));
     assert_eq!((table.coordinator.version.0, table.held()), (0, 3), "agent 3 has not acted");
@@ -399,7 +403,11 @@ fn a_round_goes_on_without_the_silent_and_nothing_is_lost() {
 
 #[test]
 fn with_too_few_answers_a_round_ends_and_nothing_is_lost() {
-    let rounds = crate::RoundConfig { round_deadline: Some(10), quorum: 0.9, ..Default::default() };
+    let rounds = crate::RoundConfig {
+        round_deadline: Some(crate::TimeSpan::from_micros(10)),
+        quorum: 0.9,
+        ..Default::default()
+    };
     let mut table = Table::new(&FnUcb { rounds, ..small() }, 3, 2);
     (0..2).for_each(|agent| table.learn(agent));
     table.tick(10);

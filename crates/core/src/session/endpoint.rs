@@ -12,6 +12,7 @@ use crate::ids::{AgentId, Epoch, Incarnation, Tick, UserId};
 use crate::message::Uplink;
 use crate::privacy::NoiseSource;
 use crate::session::frame::{DownFrame, UpFrame};
+use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
 
 /// An agent with its end of the link to the coordinator.
@@ -39,14 +40,18 @@ pub struct Endpoint {
     /// Messages after the accepted one; the first is on its way.
     queue: VecDeque<Uplink>,
     sent_at: Option<Tick>,
-    resend_after: u64,
+    resend_after: TimeSpan,
 }
 
 impl Endpoint {
-    /// An agent at the beginning of a life. It sends again what is not answered in `resend_after`
-    /// microseconds.
+    /// An agent at the beginning of a life. It sends again what is not answered in `resend_after`.
     #[must_use]
-    pub fn new(id: AgentId, incarnation: Incarnation, mut agent: Box<dyn Agent>, resend_after: u64) -> Self {
+    pub fn new(
+        id: AgentId,
+        incarnation: Incarnation,
+        mut agent: Box<dyn Agent>,
+        resend_after: TimeSpan,
+    ) -> Self {
         agent.begin_life(incarnation);
         Self {
             id,

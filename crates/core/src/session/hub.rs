@@ -11,6 +11,7 @@ use crate::ids::{AgentId, Epoch, Incarnation, Tick};
 use crate::message::{Downlink, Outgoing};
 use crate::session::frame::{DownFrame, UpFrame};
 use crate::session::log::{LogEntry, LogEvent};
+use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
 
 /// A coordinator with its ends of the links to all agents.
@@ -28,7 +29,7 @@ pub struct Hub {
     queues: BTreeMap<AgentId, Queue>,
     /// When the first message of a queue is sent again.
     timers: BTreeSet<(Tick, AgentId)>,
-    resend_after: u64,
+    resend_after: TimeSpan,
     /// When the last event of the log happened. Time never goes back before it, also after a restart.
     latest: Tick,
 }
@@ -66,9 +67,9 @@ struct Queue {
 
 impl Hub {
     /// A coordinator at the beginning of its history. It sends again what is not acknowledged in
-    /// `resend_after` microseconds.
+    /// `resend_after`.
     #[must_use]
-    pub fn new(coordinator: Box<dyn Coordinator>, resend_after: u64) -> Self {
+    pub fn new(coordinator: Box<dyn Coordinator>, resend_after: TimeSpan) -> Self {
         Self {
             coordinator,
             epoch: Epoch(0),

@@ -1,5 +1,6 @@
 //! A host in a few lines: three agents, a coordinator, and links that deliver everything at once.
 
+use posse_core::TimeSpan;
 use std::collections::VecDeque;
 
 use posse_core::wire::{encode_downlink, encode_uplink};
@@ -44,7 +45,8 @@ pub(crate) fn cases() -> Vec<Case> {
         let update = SolverConfig { solver, ..Default::default() };
         Algorithm::FedGlbUcb(FedGlbUcb { model: model(link), update, ..Default::default() })
     };
-    let patient = RoundConfig { join: pull, round_deadline: Some(5), ..Default::default() };
+    let patient =
+        RoundConfig { join: pull, round_deadline: Some(TimeSpan::from_micros(5)), ..Default::default() };
     let variants = [
         (glb(Link::Identity, Solver::Newton), flat),
         (glb(Link::Poisson, Solver::Restart), flat),
@@ -73,7 +75,11 @@ pub(crate) fn cases() -> Vec<Case> {
             flat,
         ),
         (
-            Algorithm::SyncLinUcb(SyncLinUcb { join: pull, round_deadline: Some(5), ..Default::default() }),
+            Algorithm::SyncLinUcb(SyncLinUcb {
+                join: pull,
+                round_deadline: Some(TimeSpan::from_micros(5)),
+                ..Default::default()
+            }),
             flat,
         ),
         (
@@ -138,7 +144,8 @@ pub(crate) fn cases() -> Vec<Case> {
         ..small.clone()
     };
     let pooled = TrainingMode::Pooled;
-    let rounds = RoundConfig { join: pull, round_deadline: Some(5), ..Default::default() };
+    let rounds =
+        RoundConfig { join: pull, round_deadline: Some(TimeSpan::from_micros(5)), ..Default::default() };
     let neural = [
         Algorithm::NeuralUcb(NeuralUcb { neural: diagonal.clone(), ..Default::default() }),
         Algorithm::NeuralTs(NeuralUcb { neural: deep.clone(), ..Default::default() }),
@@ -289,7 +296,7 @@ impl Host {
             Placement::Central => 0,
             Placement::PerAgent => stream.below(AGENTS),
         };
-        self.now = NOW.after(step * 10_000);
+        self.now = NOW.after(TimeSpan::from_micros(step * 10_000));
         self.join(AgentId(agent));
         let arms = self.arms(step);
         let user = UserId(agent + AGENTS * stream.below(USERS));

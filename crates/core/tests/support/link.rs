@@ -1,5 +1,6 @@
 //! A hub and its endpoints over links that do what a test tells them.
 
+use posse_core::TimeSpan;
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, Step, UpFrame};
 use posse_core::*;
 
@@ -27,7 +28,7 @@ pub(crate) struct Link {
 impl Link {
     /// Agents that have said hello, and nothing delivered.
     pub(crate) fn new(algorithm: Algorithm) -> Self {
-        let hub = Hub::new(coordinator(&algorithm), RESEND);
+        let hub = Hub::new(coordinator(&algorithm), TimeSpan::from_micros(RESEND));
         let checkpoint = hub.save();
         let endpoints = (0..AGENTS).map(|id| endpoint(&algorithm, id, 0)).collect();
         let mut link = Self {
@@ -98,7 +99,7 @@ impl Link {
 
     /// Time passes, and everybody who waited for it acts.
     pub(crate) fn pass(&mut self, microseconds: u64) {
-        self.now = self.now.after(microseconds);
+        self.now = self.now.after(TimeSpan::from_micros(microseconds));
         let step = self.hub.tick(self.now);
         self.take(step);
         for id in 0..AGENTS {
@@ -180,7 +181,7 @@ impl Link {
         let before = self.hub.coordinator().save();
         let epoch = self.hub.epoch();
         self.log.truncate(self.log.len() - lost.min(self.log.len()));
-        self.hub = Hub::new(coordinator(&self.algorithm), RESEND);
+        self.hub = Hub::new(coordinator(&self.algorithm), TimeSpan::from_micros(RESEND));
         self.hub.restore(&self.checkpoint).expect("its own state");
         for entry in &self.log {
             self.hub.replay(entry.clone()).expect("it was accepted before");
@@ -198,7 +199,7 @@ impl Link {
     /// The hub dies and comes back from a saved state.
     pub(crate) fn restore_hub(&mut self) {
         let state = self.hub.save();
-        self.hub = Hub::new(coordinator(&self.algorithm), RESEND);
+        self.hub = Hub::new(coordinator(&self.algorithm), TimeSpan::from_micros(RESEND));
         self.hub.restore(&state).expect("its own state");
         assert_eq!(self.hub.save(), state);
     }
@@ -234,7 +235,12 @@ fn coordinator(algorithm: &Algorithm) -> Box<dyn Coordinator> {
 fn endpoint(algorithm: &Algorithm, id: u64, life: u64) -> Endpoint {
     let federation = Federation { agents: AGENTS, horizon: 50, seed: Seed(1) };
     let agent = algorithm.agent(AgentId(id), Shape::shared(OBSERVATIONS), &federation);
-    Endpoint::new(AgentId(id), Incarnation(life), agent.expect("settings in range"), RESEND)
+    Endpoint::new(
+        AgentId(id),
+        Incarnation(life),
+        agent.expect("settings in range"),
+        TimeSpan::from_micros(RESEND),
+    )
 }
 
 fn diagonal(evidence: &Evidence) -> Vec<f64> {

@@ -335,7 +335,7 @@ impl Life {
         let choice = self.endpoint.choose(user, arms)?;
         self.choices += 1;
         let id = ChoiceId { life: self.endpoint.incarnation(), number: self.choices };
-        let expires = config.expire_after.map_or(Tick(0), |after| now.after(after.as_micros() as u64));
+        let expires = config.expire_after.map_or(Tick(0), |after| now.after(crate::clock::span(after)));
         let arm = arms.row(choice.arm);
         if self.journal.is_some() {
             let chosen =

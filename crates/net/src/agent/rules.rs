@@ -2,7 +2,7 @@
 
 use posse_core::session::Endpoint;
 use posse_core::{
-    AgentId, Algorithm, Arms, Federation, Incarnation, InputError, LinUcb, Registry, Seed, Shape,
+    AgentId, Algorithm, Arms, Federation, Incarnation, InputError, LinUcb, Registry, Seed, Shape, TimeSpan,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub struct Rules {
     /// Where randomised algorithms draw from.
     pub seed: u64,
     /// Microseconds after which an unanswered frame is sent again.
-    pub resend_after: u64,
+    pub resend_after: TimeSpan,
     /// Largest norm of an arm's shared features, if the federation has a bound.
     #[serde(default)]
     pub feature_bound: Option<f64>,
@@ -54,7 +54,7 @@ impl Rules {
             agents: reply.agents,
             horizon: reply.horizon,
             seed: reply.seed,
-            resend_after: reply.resend_after.max(1),
+            resend_after: TimeSpan::from_micros(reply.resend_after.max(1)),
             feature_bound: reply.feature_bound,
             reward_bound: reply.reward_bound,
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use posse_core::{AgentId, ConfigError};
+use posse_core::{AgentId, ConfigError, TimeSpan};
 use serde::{Deserialize, Serialize};
 
 /// What agents may ask of a coordinator before it refuses or slows them.
@@ -21,8 +21,8 @@ pub struct Limits {
     pub frames_per_second: u64,
     /// Megabytes of frames that may wait for the log; links wait beyond it. Default 256.
     pub waiting_megabytes: u64,
-    /// Seconds a connection may take to say anything sensible, and a link to answer a ping. Default 20.
-    pub patience: u64,
+    /// How long a connection may take to say anything sensible, and a link to answer a ping. Default 20 s.
+    pub patience: TimeSpan,
 }
 
 impl Default for Limits {
@@ -33,7 +33,7 @@ impl Default for Limits {
             streams_per_connection: 2000,
             frames_per_second: 1000,
             waiting_megabytes: 256,
-            patience: 20,
+            patience: TimeSpan::from_secs(20),
         }
     }
 }
@@ -48,17 +48,20 @@ impl Limits {
             ("frames_per_second", self.frames_per_second, 1_000_000),
             // All of it may become one batch of the log, whose length has 32 bits.
             ("waiting_megabytes", self.waiting_megabytes, 2048),
-            ("patience", self.patience, 3600),
         ];
         for (name, value, most) in all {
             if value == 0 || value > most {
-                let allowed = match most {
-                    1_000_000 => "it must be between 1 and 1000000",
-                    2048 => "it must be between 1 and 2048",
-                    _ => "it must be between 1 and 3600",
+                let allowed = if most == 2048 {
+                    "it must be between 1 and 2048"
+                } else {
+                    "it must be between 1 and 1000000"
                 };
                 return Err(ConfigError::new(name, value, allowed));
             }
+        }
+        let patience = (TimeSpan::from_secs(1)..=TimeSpan::from_secs(3600)).contains(&self.patience);
+        if !patience {
+            return Err(ConfigError::new("patience", self.patience, "it must be between 1s and 1h"));
         }
         Ok(())
     }

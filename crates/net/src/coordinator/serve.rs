@@ -258,8 +258,7 @@ impl ServeConfig {
             std::fs::read(path).map_err(|error| ServeError::Certificate { path: path.clone(), error })
         };
         let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
-        let mut tls =
-            ServerTlsConfig::new().identity(identity).timeout(Duration::from_secs(self.limits.patience));
+        let mut tls = ServerTlsConfig::new().identity(identity).timeout(self.limits.patience.into());
         if let Some(path) = &files.client_ca {
             tls = tls.client_ca_root(Certificate::from_pem(read(path)?));
         }
@@ -372,7 +371,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the committed descriptions are descriptions");
-    let patience = Duration::from_secs(config.limits.patience);
+    let patience = Duration::from(config.limits.patience);
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(patience))
         .http2_keepalive_timeout(Some(patience))

@@ -174,7 +174,7 @@ impl Coordinator for Service {
             agents: config.agents,
             horizon: config.horizon,
             seed: config.seed,
-            resend_after: config.resend_after.saturating_mul(1000),
+            resend_after: config.resend_after.as_micros(),
             max_frame_bytes: config.longest_frame(),
             feature_bound: config.feature_bound,
             reward_bound: config.reward_bound,

@@ -30,8 +30,8 @@ impl Conduct {
         let too_often = in_a_row >= config.quarantine_after;
         if too_often {
             self.refused.remove(&agent);
-            self.quarantined.insert(agent, Instant::now() + Duration::from_secs(config.quarantine));
-            warn!(federation, agent = agent.0, seconds = config.quarantine, "quarantined");
+            self.quarantined.insert(agent, Instant::now() + Duration::from(config.quarantine));
+            warn!(federation, agent = agent.0, time = %config.quarantine, "quarantined");
         }
         too_often
     }

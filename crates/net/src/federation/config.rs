@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape};
+use posse_core::{Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape, TimeSpan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::log::{LogError, Replay};
 /// The most bytes of a message that a federation may be configured to send: a receiver holds all of it in
 /// memory.
 const LARGEST: u64 = 1 << 30;
-const YEAR: u64 = 31_536_000;
+const YEAR: TimeSpan = TimeSpan::from_secs(31_536_000);
 
 /// What is agreed on in a federation. Agents learn it when they join.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,25 +45,25 @@ pub struct FederationConfig {
     /// that where agents speak of clusters of users, and for networks a matrix of their parameters.
     #[serde(default)]
     pub frame_kilobytes: Option<u64>,
-    /// Milliseconds after which an unanswered frame is sent again. Default 2000.
+    /// How long a frame may be unanswered before it is sent again. Default 2 s.
     #[serde(default = "default_resend")]
-    pub resend_after: u64,
+    pub resend_after: TimeSpan,
     /// Megabytes of log after which the state is saved and the log cut. Default 64.
     #[serde(default = "default_snapshot")]
-    pub snapshot_every: u64,
+    pub snapshot_megabytes: u64,
     /// Refused messages in a row after which an agent is quarantined. Default 10.
     #[serde(default = "default_quarantine_after")]
     pub quarantine_after: u64,
-    /// Seconds an agent stays in quarantine. Default 600.
+    /// How long an agent stays in quarantine. Default 10 minutes.
     #[serde(default = "default_quarantine")]
-    pub quarantine: u64,
+    pub quarantine: TimeSpan,
     /// Observations a second that an agent may make on average. Uploads that claim more are refused. Default 10 000.
     #[serde(default = "default_observations")]
     pub observations_per_second: u64,
-    /// Seconds that a round or a phase waits for agents that do not answer, unless the algorithm's own
-    /// `round_deadline` or `phase_deadline` says how long. Default 30.
+    /// How long a round or a phase waits for agents that do not answer, unless the algorithm's own
+    /// `round_deadline` or `phase_deadline` says so. Default 30 s.
     #[serde(default = "default_deadline")]
-    pub deadline: u64,
+    pub deadline: TimeSpan,
 }
 
 const fn default_agents() -> u64 {
@@ -72,8 +72,8 @@ const fn default_agents() -> u64 {
 const fn default_horizon() -> u64 {
     1_000_000
 }
-const fn default_resend() -> u64 {
-    2_000
+const fn default_resend() -> TimeSpan {
+    TimeSpan::from_secs(2)
 }
 const fn default_snapshot() -> u64 {
     64
@@ -81,14 +81,14 @@ const fn default_snapshot() -> u64 {
 const fn default_quarantine_after() -> u64 {
     10
 }
-const fn default_quarantine() -> u64 {
-    600
+const fn default_quarantine() -> TimeSpan {
+    TimeSpan::from_secs(600)
 }
 const fn default_observations() -> u64 {
     10_000
 }
-const fn default_deadline() -> u64 {
-    30
+const fn default_deadline() -> TimeSpan {
+    TimeSpan::from_secs(30)
 }
 
 impl FederationConfig {
@@ -106,7 +106,7 @@ impl FederationConfig {
             reward_bound: None,
             frame_kilobytes: None,
             resend_after: default_resend(),
-            snapshot_every: default_snapshot(),
+            snapshot_megabytes: default_snapshot(),
             quarantine_after: default_quarantine_after(),
             quarantine: default_quarantine(),
             observations_per_second: default_observations(),
@@ -143,28 +143,31 @@ impl FederationConfig {
             return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
         }
         if self.deadline > YEAR {
-            return Err(ConfigError::new("deadline", self.deadline, "it must be at most 31536000, a year"));
+            return Err(ConfigError::new("deadline", self.deadline, "it must be at most 365d"));
         }
         if self.observations_per_second > 100_000_000 {
             let allowed = "it must be at most 100000000";
             return Err(ConfigError::new("observations_per_second", self.observations_per_second, allowed));
         }
         if self.quarantine > YEAR {
-            let allowed = "it must be at most 31536000, a year: revoke the token of whoever should stay away";
+            let allowed = "it must be at most 365d: revoke the token of whoever should stay away";
             return Err(ConfigError::new("quarantine", self.quarantine, allowed));
         }
         let at_least_one = [
             ("agents", self.agents),
             ("horizon", self.horizon),
-            ("resend_after", self.resend_after),
-            ("snapshot_every", self.snapshot_every),
+            ("snapshot_megabytes", self.snapshot_megabytes),
             ("quarantine_after", self.quarantine_after),
             ("observations_per_second", self.observations_per_second),
-            ("deadline", self.deadline),
         ];
         for (name, value) in at_least_one {
             if value == 0 {
                 return Err(ConfigError::new(name, value, "it must be at least 1"));
+            }
+        }
+        for (name, span) in [("resend_after", self.resend_after), ("deadline", self.deadline)] {
+            if span < TimeSpan::from_millis(1) {
+                return Err(ConfigError::new(name, span, "it must be at least 1ms"));
             }
         }
         self.algorithm.check(self.shape())?;
@@ -218,8 +221,8 @@ impl FederationConfig {
 
     /// A hub at the beginning of its history.
     pub fn hub(&self) -> Result<Hub, ConfigError> {
-        let algorithm = deadline::with_default(&self.algorithm, self.deadline.saturating_mul(1_000_000));
-        Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after.saturating_mul(1000)))
+        let algorithm = deadline::with_default(&self.algorithm, self.deadline);
+        Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after))
     }
 
     /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.

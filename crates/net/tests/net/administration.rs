@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use posse_core::{Algorithm, SyncLinUcb, Threshold};
+use posse_core::{Algorithm, SyncLinUcb, Threshold, TimeSpan};
 use posse_net::coordinator::{AdminAccess, Options, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use serde_json::Value;
@@ -31,7 +31,10 @@ async fn an_operator_sees_every_agent_and_can_evict_one_that_holds_up_the_rounds
     let data = tempfile::tempdir().unwrap();
     let rounds = SyncLinUcb { round_threshold: Threshold(0.5), ..SyncLinUcb::default() };
     // A deadline so long that only the eviction can end the round.
-    let rounds = FederationConfig { deadline: 86_400, ..federation(Algorithm::SyncLinUcb(rounds)) };
+    let rounds = FederationConfig {
+        deadline: TimeSpan::from_secs(86_400),
+        ..federation(Algorithm::SyncLinUcb(rounds))
+    };
     let config = ServeConfig {
         admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         ..ServeConfig::on_loopback(data.path(), vec![rounds])

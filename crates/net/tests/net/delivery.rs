@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use posse_core::{Algorithm, Arms, SyncLinUcb, Threshold, Tick, UserId};
+use posse_core::{Algorithm, Arms, SyncLinUcb, Threshold, Tick, TimeSpan, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
@@ -237,7 +237,7 @@ async fn an_agent_goes_on_when_the_operator_changes_how_long_to_wait_and_not_whe
     agent.clone().close().await.unwrap();
     running.drain().await;
 
-    let patient = FederationConfig { resend_after: 5000, ..talkative() };
+    let patient = FederationConfig { resend_after: TimeSpan::from_secs(5), ..talkative() };
     let running = coordinator(data.path(), patient).await;
     let agent = Agent::start(with_state(running.address)).await.unwrap();
     in_a_minute(agent.settled()).await;
@@ -277,7 +277,7 @@ async fn an_address_that_can_never_be_reached_is_refused_at_once() {
 async fn rounds_by_a_clock(data: &std::path::Path) -> (Running, Arc<AtomicU64>) {
     let rounds = SyncLinUcb {
         round_threshold: Threshold(0.0),
-        round_deadline: Some(30_000_000),
+        round_deadline: Some(TimeSpan::from_secs(30)),
         ..SyncLinUcb::default()
     };
     let federation = federation(Algorithm::SyncLinUcb(rounds));

@@ -1,5 +1,6 @@
 //! Limits before trust: what a peer costs before it has proved who it is, and what one peer can take from the others.
 
+use posse_core::TimeSpan;
 use posse_core::wire::v1::UpFrame;
 use posse_net::coordinator::{Authentication, Limits, Options, Running, ServeConfig, serve};
 use posse_net::v1::ExchangeReply;
@@ -43,7 +44,7 @@ async fn who_calls_is_asked_before_the_body_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_only_answers_pings_does_not_keep_its_place() {
     let data = tempfile::tempdir().unwrap();
-    let limits = Limits { patience: 1, ..Limits::default() };
+    let limits = Limits { patience: TimeSpan::from_secs(1), ..Limits::default() };
     let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![talkative()]) };
     let running = serve(config, Options::default()).await.unwrap();
     let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use posse_core::wire::v1;
-use posse_core::{Algorithm, ClusterConfig, FclubDc, FedLinUcb, Seed, SyncLinUcb};
+use posse_core::{Algorithm, ClusterConfig, FclubDc, FedLinUcb, Seed, SyncLinUcb, TimeSpan};
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{FileLog, Log, LogError, Replay, read};
@@ -255,7 +255,7 @@ async fn evidence_survives_crashes_torn_writes_full_disks_and_hostile_links() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rounds_survive_the_same() {
     let rounds = SyncLinUcb { round_threshold: posse_core::Threshold(0.5), ..SyncLinUcb::default() };
-    let rounds = SyncLinUcb { round_deadline: Some(100_000), ..rounds };
+    let rounds = SyncLinUcb { round_deadline: Some(TimeSpan::from_millis(100)), ..rounds };
     for seed in seeds(20) {
         conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), seed).await;
     }
@@ -263,7 +263,8 @@ async fn rounds_survive_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn push_and_pull_and_clusters_survive_the_same() {
-    let clusters = ClusterConfig { phase_deadline: Some(100_000), ..ClusterConfig::default() };
+    let clusters =
+        ClusterConfig { phase_deadline: Some(TimeSpan::from_millis(100)), ..ClusterConfig::default() };
     let algorithms = [
         Algorithm::FedLinUcb(FedLinUcb::default()),
         Algorithm::FclubDc(FclubDc { clusters, ..FclubDc::default() }),

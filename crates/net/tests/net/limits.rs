@@ -1,6 +1,6 @@
 //! Long messages: what an algorithm needs is allowed unless the settings say otherwise.
 
-use posse_core::{Algorithm, FnUcb, NeuralConfig};
+use posse_core::{Algorithm, FnUcb, NeuralConfig, TimeSpan};
 use posse_net::federation::FederationConfig;
 
 use crate::support::{DIMENSION, agent, coordinator, federation, in_a_minute, interact};
@@ -15,7 +15,7 @@ async fn matrices_of_many_megabytes_travel_with_the_default_limits() {
     let federation = FederationConfig {
         agents: AGENTS,
         // Nothing has to be said twice just because all this runs on a busy machine.
-        resend_after: 60_000,
+        resend_after: TimeSpan::from_secs(60),
         ..federation(Algorithm::FnUcb(networks))
     };
     let upload = federation.longest_frame();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posse_core::session::UpFrame;
 use posse_core::wire::v1;
-use posse_core::{AgentId, Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, Uplink, Version};
+use posse_core::{AgentId, Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, TimeSpan, Uplink, Version};
 use posse_net::coordinator::{Authentication, Limits, Options, Running, ServeConfig, Tokens, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::v1::JoinRequest;
@@ -28,7 +28,7 @@ async fn guarded(federation: FederationConfig) -> Guarded {
     let other = FederationConfig { name: "other".into(), ..federation.clone() };
     let config = ServeConfig {
         authentication: Authentication::Token,
-        limits: Limits { patience: 1, frames_per_second: 50, ..Limits::default() },
+        limits: Limits { patience: TimeSpan::from_secs(1), frames_per_second: 50, ..Limits::default() },
         ..ServeConfig::on_loopback(data.path(), vec![federation, other])
     };
     let tokens = Tokens::open(&config.token_file()).unwrap();
@@ -144,7 +144,7 @@ async fn only_a_valid_token_of_the_federation_opens_the_door() {
 /// A coordinator that believes its agents, to test what comes after the door.
 async fn open(federation: FederationConfig) -> Guarded {
     let data = tempfile::tempdir().unwrap();
-    let limits = Limits { patience: 1, frames_per_second: 50, ..Limits::default() };
+    let limits = Limits { patience: TimeSpan::from_secs(1), frames_per_second: 50, ..Limits::default() };
     let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![federation]) };
     let tokens = Tokens::open(&config.token_file()).unwrap();
     let running = serve(config, Options::default()).await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use posse_core::session::UpFrame;
 use posse_core::{
     AgentId, Algorithm, Arms, Epoch, Evidence, EvidenceUpload, Incarnation, InputError, LinUcb, Parcel,
-    SyncLinUcb, Threshold, Uplink, UserId, Version,
+    SyncLinUcb, Threshold, TimeSpan, Uplink, UserId, Version,
 };
 use posse_net::agent::{Carriage, ChooseError, RewardError, sidecar};
 use posse_net::coordinator::{Authentication, Options, Running, ServeConfig, Tokens, serve};
@@ -220,7 +220,8 @@ async fn rounds_go_on_without_an_agent_that_stopped() {
     let data = tempfile::tempdir().unwrap();
     let rounds = SyncLinUcb { round_threshold: Threshold(0.5), ..SyncLinUcb::default() };
     // Nothing is said about deadlines in the algorithm's settings.
-    let rounds = FederationConfig { deadline: 1, ..federation(Algorithm::SyncLinUcb(rounds)) };
+    let rounds =
+        FederationConfig { deadline: TimeSpan::from_secs(1), ..federation(Algorithm::SyncLinUcb(rounds)) };
     let running = coordinator(data.path(), rounds).await;
     let (stops, goes_on) = (agent(running.address, 1).await, agent(running.address, 2).await);
     in_a_minute(stops.settled()).await;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use posse_core::{Algorithm, Arms, AsyncLinUcb, Seed, UserId};
+use posse_core::{Algorithm, Arms, AsyncLinUcb, Seed, TimeSpan, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::{FederationConfig, View};
@@ -20,7 +20,10 @@ pub(crate) fn talkative() -> FederationConfig {
 }
 
 pub(crate) fn federation(algorithm: Algorithm) -> FederationConfig {
-    FederationConfig { resend_after: 50, ..FederationConfig::new("test", algorithm, DIMENSION as u64) }
+    FederationConfig {
+        resend_after: TimeSpan::from_millis(50),
+        ..FederationConfig::new("test", algorithm, DIMENSION as u64)
+    }
 }
 
 pub(crate) async fn coordinator(data: &Path, federation: FederationConfig) -> Running {

@@ -1,6 +1,6 @@
 //! One direction of one link: when does what was sent arrive, and how often?
 
-use posse_core::{AgentId, Domain, Seed, Tick};
+use posse_core::{AgentId, Domain, Seed, Tick, TimeSpan};
 
 use super::Preset;
 
@@ -96,7 +96,7 @@ impl Links {
         let copies = if lost { 0 } else { 1 + usize::from(stream.uniform() < model.repeat) };
         let mut arrive = || {
             let late = if stream.uniform() < model.straggle { STRAGGLER } else { 0 };
-            now.after(model.latency + late + stream.below(model.jitter + 1))
+            now.after(TimeSpan::from_micros(model.latency + late + stream.below(model.jitter + 1)))
         };
         let times = [arrive(), arrive()];
         times.into_iter().take(copies)

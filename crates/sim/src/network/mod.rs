@@ -3,7 +3,7 @@
 mod faults;
 mod link;
 
-use posse_core::ConfigError;
+use posse_core::{ConfigError, TimeSpan};
 use serde::{Deserialize, Serialize};
 
 pub use faults::FaultConfig;
@@ -148,14 +148,19 @@ impl NetworkConfig {
         }
     }
 
-    /// After how many microseconds an unanswered message is sent again.
+    /// How long a message may be unanswered before it is sent again.
     #[must_use]
-    pub fn resend_after(&self) -> u64 {
+    pub fn resend_after(&self) -> TimeSpan {
         let link = self.link();
-        self.resend.map_or_else(|| (4 * (link.latency + link.jitter)).max(50_000), microseconds)
+        let patient = || TimeSpan::from_micros((4 * (link.latency + link.jitter)).max(50_000));
+        self.resend.map_or_else(patient, span)
     }
 }
 
 pub(crate) fn microseconds(milliseconds: f64) -> u64 {
     (milliseconds * 1000.0).round() as u64
+}
+
+pub(crate) fn span(milliseconds: f64) -> TimeSpan {
+    TimeSpan::from_micros(microseconds(milliseconds))
 }

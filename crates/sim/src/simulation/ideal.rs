@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use posse_core::{
     Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Placement, Recipient, Tick,
-    Uplink, UserId,
+    TimeSpan, Uplink, UserId,
 };
 
 use super::population::Population;
@@ -65,7 +65,7 @@ pub(super) fn run(
     let mut gauge = Gauge::new(config.horizon);
     let interval = microseconds(config.network.interval).max(1);
     for step in 0..config.horizon {
-        ideal.now = START.after(step.saturating_mul(interval));
+        ideal.now = START.after(TimeSpan::from_micros(step.saturating_mul(interval)));
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
         }

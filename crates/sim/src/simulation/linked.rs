@@ -1,13 +1,15 @@
 //! The same machines over links with a mind of their own: sessions, virtual time, crashes and restarts.
 
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, LogEvent, Step, UpFrame};
-use posse_core::{Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, Uplink, UserId};
+use posse_core::{
+    Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, TimeSpan, Uplink, UserId,
+};
 
 use super::population::Population;
 use super::queue::Queue;
 use super::{Cast, RunConfig, RunError, report};
 use crate::gauge::{Gauge, look};
-use crate::network::{FaultConfig, Links, microseconds};
+use crate::network::{FaultConfig, Links, span};
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
@@ -211,15 +213,15 @@ impl Linked {
             .map_err(|error| RunError::Input { step, error })?;
         let asks = !was_asking && endpoint.agent().is_asking();
         self.send_up(agent, question, now);
-        let wait = microseconds(self.config.network.wait);
-        if asks && wait > 0 {
+        let wait = span(self.config.network.wait);
+        if asks && wait > TimeSpan::default() {
             self.places[agent.0 as usize].waiting = Some((step, Box::new(offer.clone())));
             self.queue.push(now.after(wait), Due::Choice(agent, step));
         } else {
             self.choose(step, now, cast, offer, observer)?;
         }
         if step + 1 < self.config.horizon {
-            let next = now.after(microseconds(self.config.network.interval).max(1));
+            let next = now.after(span(self.config.network.interval).max(TimeSpan::from_micros(1)));
             self.queue.push(next, Due::Interaction(step + 1));
         } else {
             // Interactions are over: links heal, and everything that is still to be said arrives.
@@ -269,8 +271,8 @@ impl Linked {
         self.tally.chose(regret, average_mean);
         observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
         let features = offer.arms.row(arm).to_vec();
-        let after = microseconds(self.config.network.reward_delay);
-        if after == 0 {
+        let after = span(self.config.network.reward_delay);
+        if after == TimeSpan::default() {
             self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
         } else {
             self.queue.push(now.after(after), Due::Reward { agent, user: offer.user, features, reward });
@@ -469,7 +471,7 @@ impl Linked {
         let place = &mut self.places[agent.0 as usize];
         place.endpoint = None;
         place.saved = saved;
-        self.queue.push(now.after(microseconds(self.faults.downtime)), Due::Return(agent));
+        self.queue.push(now.after(span(self.faults.downtime)), Due::Return(agent));
     }
 
     /// The coordinator comes back from its log, perhaps without the end of it.

@@ -39,7 +39,7 @@ impl Owner {
         for (reply, done) in outcome.evicted {
             let _ = reply.send(Ok(done));
         }
-        let limit = self.config.snapshot_every.saturating_mul(1 << 20);
+        let limit = self.config.snapshot_megabytes.saturating_mul(1 << 20);
         if self.state.as_ref().is_some_and(|state| state.log.bytes_since_snapshot() >= limit) {
             self.save();
         }
