@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(all.len(), Algorithm::all().len());
         let ucb = all.iter().find(|listed| listed.name == "async-lin-ucb").unwrap();
         assert!(ucb.settings.iter().any(|(key, default, meaning)| {
-            key == "regularization" && default == "1.0" && meaning.contains("above 0")
+            key == "regularization" && default == "0.1" && meaning.contains("above 0")
         }));
     }
 }
