@@ -16,6 +16,7 @@ mod figures;
 mod gallery;
 mod interrupt;
 mod metric;
+mod processor;
 mod progress;
 mod report;
 mod results;

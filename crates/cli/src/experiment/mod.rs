@@ -129,6 +129,11 @@ impl Experiment {
     pub(crate) fn read_recorded(path: &Path, sources: Vec<DataSource>) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::recorded_text(path, text, sources)
+    }
+
+    /// Checks the text of an experiment whose results are there. Its data is not loaded: `sources` says what was read.
+    pub(crate) fn recorded_text(path: &Path, text: String, sources: Vec<DataSource>) -> anyhow::Result<Self> {
         Self::parse_with(&text, false, |_| Library::recorded(sources))
             .map_err(|found| Report::new(path.display().to_string(), text, found).into())
     }

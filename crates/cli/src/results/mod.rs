@@ -32,8 +32,8 @@ use crate::runner::Outcome;
 use crate::shard::Shard;
 use crate::statement::{self, Statement};
 use frame::Frame;
-pub(crate) use manifest::{Build, Host, Manifest};
-use manifest::{MANIFEST, Progress, Status};
+pub(crate) use manifest::{Build, Host, MANIFEST, Manifest};
+use manifest::{Progress, Status};
 use stored::{CELLS, Found};
 
 const EXPERIMENT: &str = "experiment.toml";
@@ -230,6 +230,21 @@ impl Made {
             });
         }
         Ok((Self { manifest, experiment, cells, outcomes }, broken))
+    }
+
+    /// The same results under the words that the experiment has today: title, claims and figures may have changed since the
+    /// run. An error if its settings have changed too, because then its numbers would be others.
+    pub(crate) fn with_words_of(self, id: &str, text: &str) -> anyhow::Result<Self> {
+        let path = Path::new("experiments").join(format!("{id}.toml"));
+        let mut experiment = Experiment::recorded_text(&path, text.to_owned(), self.manifest.data.clone())?;
+        id.clone_into(&mut experiment.id);
+        experiment.quick = self.manifest.quick;
+        let found = self.manifest.differences(&Manifest::new(&experiment, None));
+        if let Some(first) = found.first() {
+            bail!("the results of {id} are of other settings than {}: {first}", path.display());
+        }
+        let cells = experiment.cells();
+        Ok(Self { experiment, cells, ..self })
     }
 
     /// Makes sure that the tables in `directory` say what `rows` say, if they were written.
