@@ -9,6 +9,7 @@ mod counts;
 mod dist;
 mod fuzz;
 mod provide;
+mod python;
 mod run;
 mod skips;
 mod verify;
@@ -25,6 +26,8 @@ cargo xtask <command>
   counts [--update] instructions of small kernels by callgrind, against crates/bench/counts.tsv
   dist [--target TRIPLE]
                     an archive in target/dist: static binary, completions, manual pages, SBOM, checksum
+  python            only the tests of the Python package, on what `cargo test --workspace --no-run` has built
+  wheel             the Python package as one wheel for all Pythons, in target/xtask/wheel/out
   second-opinion    compare privacy accounting and noise with OpenDP
   advisories        ask the RustSec database about our dependencies; needs the network";
 
@@ -41,6 +44,8 @@ fn main() -> ExitCode {
         ["counts"] => counts::run(&root, false),
         ["counts", "--update"] => counts::run(&root, true),
         ["dist", ref options @ ..] => dist::command(&root, options),
+        ["python"] => python::environment(&root).and_then(|environment| python::test(&root, &environment)),
+        ["wheel"] => python::wheel(&root),
         ["second-opinion"] => verify::second_opinion(&root),
         ["advisories"] => provide::deny(&root).and_then(|deny| verify::advisories(&root, &deny)),
         _ => Err(USAGE.to_owned()),

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::run::{cargo, cargo_command, run};
 use crate::skips::Skips;
-use crate::{codegen, fuzz, provide};
+use crate::{codegen, fuzz, provide, python};
 
 /// The crates that are published, dependencies first.
 const PUBLISHED: [&str; 7] =
@@ -24,13 +24,17 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     step("what tests need: a browser, Python with pyarrow and grpcio-tools, data sets");
     skips.or_skip(provide::browser())?;
-    let python = skips.or_skip(provide::python(root))?;
+    let interpreter = skips.or_skip(provide::python(root))?;
     let data = skips.or_skip(provide::data(root))?;
     step("tests and doctests");
     let mut tests = cargo_command(root);
     tests.args(["test", "--workspace", "--locked"]).env("POSSE_SKIPS", &skips.file);
-    tests.envs(python.map(|python| ("PYTHON", python))).envs(data.map(|data| ("POSSE_DATA", data)));
+    tests.envs(interpreter.map(|python| ("PYTHON", python))).envs(data.map(|data| ("POSSE_DATA", data)));
     run(&mut tests)?;
+    step("the Python package: its wheel, its tests, its types");
+    if let Some(environment) = skips.or_skip(python::environment(root))? {
+        python::test(root, &environment)?;
+    }
     step("examples");
     for (package, example) in EXAMPLES {
         cargo(root, &["run", "--quiet", "--locked", "--package", package, "--example", example])?;

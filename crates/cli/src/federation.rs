@@ -22,6 +22,7 @@ enum Takes {
     Text,
     Whole,
     Number,
+    Flag,
     /// A length of time with its unit.
     Span,
     OneOf(&'static [&'static str]),
@@ -67,6 +68,7 @@ const FEDERATION: &[(&str, Takes)] = &[
     ("quarantine", Takes::Span),
     ("observations_per_second", Takes::Whole),
     ("deadline", Takes::Span),
+    ("keep_history", Takes::Flag),
 ];
 
 /// Reads and checks the file at `path`. Relative paths in it are relative to where it is.
@@ -127,6 +129,8 @@ fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
         (Takes::Whole, _) => "a whole number, zero or more".into(),
         (Takes::Number, Value::Scalar(toml::Value::Integer(_) | toml::Value::Float(_))) => return,
         (Takes::Number, _) => "a number".into(),
+        (Takes::Flag, Value::Scalar(toml::Value::Boolean(_))) => return,
+        (Takes::Flag, _) => "true or false".into(),
         (Takes::Span, Value::Scalar(toml::Value::String(text))) if text.parse::<TimeSpan>().is_ok() => return,
         (Takes::Span, _) => SPAN.into(),
         (Takes::OneOf(words), Value::Scalar(toml::Value::String(word))) if words.contains(&word.as_str()) => {

@@ -49,6 +49,13 @@ pub(crate) fn text(id: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|(own, _)| *own == id).map(|(_, text)| *text)
 }
 
+/// The text of an experiment as it is in the checkout that the command runs in, or else as it was when posse was built. Pages of
+/// results show today's words without building posse again.
+pub(crate) fn current_text(id: &str) -> Option<String> {
+    let checkout = Path::new("experiments").join(format!("{id}.toml"));
+    std::fs::read_to_string(checkout).ok().or_else(|| text(id).map(String::from))
+}
+
 /// All published figures and tables, paper by paper, and other experiments last.
 pub(crate) fn all() -> Vec<Figure> {
     let status = |id: &str, otherwise| match (text(id), drawn(id)) {

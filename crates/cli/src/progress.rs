@@ -1,7 +1,8 @@
 //! Progress on stderr: a bar on a terminal, lines elsewhere, nothing if asked to be quiet.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,6 +41,27 @@ enum Form {
     Bar(ProgressBar),
     Lines,
     Quiet,
+    /// Nothing is printed; another thread reads the numbers.
+    Shared(Arc<Shared>),
+}
+
+/// How far an experiment has come, for another thread that asks now and then.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// How many cells there are.
+    pub cells: AtomicU64,
+    /// How many of them have finished, in this run or before.
+    pub finished: AtomicU64,
+    /// The share of the work of this run that is done, from 0 to 1, as the bits of a number.
+    share: AtomicU64,
+}
+
+impl Shared {
+    /// The share of the work of this run that is done, from 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        f64::from_bits(self.share.load(Ordering::Relaxed))
+    }
 }
 
 impl Progress {
@@ -66,6 +88,13 @@ impl Progress {
         Self { form, total, work, state: Mutex::new(state) }
     }
 
+    /// Progress that nobody is shown and `shared` counts.
+    pub(crate) fn counted(left: &[&Cell], total: usize, shared: Arc<Shared>) -> Self {
+        shared.cells.store(total as u64, Ordering::Relaxed);
+        shared.finished.store((total - left.len()) as u64, Ordering::Relaxed);
+        Self { form: Form::Shared(shared), ..Self::new(left, total, true) }
+    }
+
     /// A cell has come so far: a share from 0 to 1. Long cells are heard of before they end.
     pub(crate) fn inside(&self, cell: &Cell, share: f64) {
         if matches!(self.form, Form::Quiet) {
@@ -76,6 +105,10 @@ impl Progress {
         match state.running.iter_mut().find(|(place, _)| *place == cell.index) {
             Some((_, known)) => *known = own,
             None => state.running.push((cell.index, own)),
+        }
+        if let Form::Shared(shared) = &self.form {
+            shared.share.store(self.share(&state).to_bits(), Ordering::Relaxed);
+            return;
         }
         if state.said.elapsed() < EVERY {
             return;
@@ -95,7 +128,7 @@ impl Progress {
                     100.0 * share
                 );
             }
-            Form::Quiet => {}
+            Form::Quiet | Form::Shared(_) => {}
         }
     }
 
@@ -134,8 +167,18 @@ impl Progress {
                     cell.id
                 );
             }
+            Form::Shared(shared) => {
+                shared.finished.store(state.finished, Ordering::Relaxed);
+                shared.share.store(self.share(&state).to_bits(), Ordering::Relaxed);
+            }
             Form::Quiet => {}
         }
+    }
+
+    /// The share of the work that is done, from 0 to 1.
+    fn share(&self, state: &State) -> f64 {
+        let done = state.done + state.running.iter().map(|(_, own)| own).sum::<f64>();
+        if self.work > 0.0 { (done / self.work).min(1.0) } else { 1.0 }
     }
 
     /// How long it will still take, if what is left goes on as what is done did; nothing at the ends.

@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) agents: Vec<Spread>,
     /// What was sent of each kind of message.
     pub(crate) messages: Vec<Flow>,
-    /// How long the run took, in seconds.
+    /// How long one processor worked for the run, in seconds; other programs on the machine do not change it much.
     pub(crate) seconds: f64,
 }
 

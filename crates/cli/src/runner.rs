@@ -15,6 +15,7 @@ use posse_sim::{AgentGroups, Curve, Event, Ledger, Observer, RunError, Sent, Sta
 use rayon::prelude::*;
 
 use crate::experiment::{Cell, Curves};
+use crate::processor::Stopwatch;
 use crate::progress::Progress;
 use crate::row::Record;
 use crate::share;
@@ -67,7 +68,7 @@ fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool)
     if stop.load(Ordering::Relaxed) {
         return None;
     }
-    let start = Instant::now();
+    let (start, stopwatch) = (Instant::now(), Stopwatch::start());
     let groups = curves.groups.min(usize::try_from(cell.config.agents).unwrap_or(usize::MAX));
     let groups = if groups == 0 { None } else { Some(AgentGroups::new(&cell.config, groups, curves.by)) };
     let groups = match groups.transpose() {
@@ -88,7 +89,7 @@ fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool)
             groups: watch.groups.map_or_else(Vec::new, AgentGroups::into_points),
             agents: share::spreads(&watch.ledger),
             messages: share::flows(&watch.ledger),
-            seconds: start.elapsed().as_secs_f64(),
+            seconds: stopwatch.seconds(),
         }),
         Ok(Err(RunError::Stopped { .. })) => return None,
         Ok(Err(error)) => Err(error.to_string()),

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,32 +16,58 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tracing::warn;
 
+/// Something that connections come to: a port, or a socket in the file system.
+pub(crate) trait Accepts: Send + 'static {
+    /// A connection.
+    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for the next connection.
+    fn accept_one(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+}
+
+impl Accepts for TcpListener {
+    type Io = TcpStream;
+
+    async fn accept_one(&self) -> io::Result<TcpStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+#[cfg(feature = "sidecar")]
+impl Accepts for tokio::net::UnixListener {
+    type Io = tokio::net::UnixStream;
+
+    async fn accept_one(&self) -> io::Result<tokio::net::UnixStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
 /// A listener that limits how many connections are open and how long each may be unanswered.
-pub(crate) struct Limited {
-    listener: TcpListener,
+pub(crate) struct Limited<L> {
+    listener: L,
     places: Arc<Semaphore>,
     patience: Duration,
 }
 
-impl Limited {
+impl<L> Limited<L> {
     /// At most `connections` at a time; each is closed when it was not answered anything for `patience`.
-    pub(crate) fn new(listener: TcpListener, connections: usize, patience: Duration) -> Self {
+    pub(crate) fn new(listener: L, connections: usize, patience: Duration) -> Self {
         Self { listener, places: Arc::new(Semaphore::new(connections)), patience }
     }
 }
 
-impl axum::serve::Listener for Limited {
-    type Io = Timed;
-    type Addr = SocketAddr;
+impl<L: Accepts + Sync> axum::serve::Listener for Limited<L> {
+    type Io = Timed<L::Io>;
+    type Addr = ();
 
-    async fn accept(&mut self) -> (Timed, SocketAddr) {
+    async fn accept(&mut self) -> (Timed<L::Io>, ()) {
         loop {
-            match self.listener.accept().await {
-                Ok((stream, address)) => {
+            match self.listener.accept_one().await {
+                Ok(stream) => {
                     // Beyond the limit, connections are closed at once.
                     if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
                         let timer = Box::pin(tokio::time::sleep(self.patience));
-                        return (Timed { stream, timer, patience: self.patience, _place: place }, address);
+                        return (Timed { stream, timer, patience: self.patience, _place: place }, ());
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -54,20 +79,20 @@ impl axum::serve::Listener for Limited {
         }
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 /// A connection that is closed when it was not answered anything in time.
-pub(crate) struct Timed {
-    stream: TcpStream,
+pub(crate) struct Timed<S> {
+    stream: S,
     timer: Pin<Box<Sleep>>,
     patience: Duration,
     _place: OwnedSemaphorePermit,
 }
 
-impl AsyncRead for Timed {
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -80,7 +105,7 @@ impl AsyncRead for Timed {
     }
 }
 
-impl AsyncWrite for Timed {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

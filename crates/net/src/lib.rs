@@ -56,6 +56,8 @@ pub mod load;
 pub mod log;
 #[cfg(feature = "coordinator")]
 mod metrics;
+mod protocol;
+mod upgrade;
 /// The types generated from `proto/posse/v1`, for clients and proxies that speak the protocol themselves. They follow
 /// the generators' versions, not this crate's.
 #[doc(hidden)]
@@ -70,6 +72,8 @@ pub use clock::Clock;
 pub use metrics::Metrics;
 /// The machines and their types, which this crate's functions take and return.
 pub use posse_core;
+pub use protocol::{OLDEST_PROTOCOL, PROTOCOL};
+
 pub use posse_core::{AgentId, Arms, ConfigError, Incarnation, InputError, UserId};
 
 /// The published description of the protocol: an encoded `google.protobuf.FileDescriptorSet`.
@@ -77,9 +81,6 @@ pub const DESCRIPTION: &[u8] = include_bytes!("v1.bin");
 
 /// The metadata of a refusal that names its reason, in the words that metrics use.
 pub(crate) const REASON: &str = "posse-reason";
-
-/// The version of the protocol that is spoken here.
-pub const PROTOCOL: u32 = 1;
 
 /// An error followed by what caused it.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {

@@ -35,7 +35,9 @@ pub(crate) fn judge(experiment: &Experiment, rows: &[Row<'_>]) -> Vec<Verdict> {
         }
         let kind = check.claim.kind();
         let says = check.says.clone().unwrap_or_else(|| format!("{kind}, {}", check.selector));
-        Verdict { says, kind: kind.into(), result, numbers }
+        // A reason belongs to a claim that did not come out; one that holds needs none.
+        let why = check.why.clone().filter(|_| result != Judgement::Pass);
+        Verdict { says, kind: kind.into(), result, numbers, why }
     };
     experiment.checks.iter().map(verdict).collect()
 }

@@ -25,6 +25,8 @@ pub(crate) enum Level {
 pub(crate) struct Check {
     /// The claim in the experiment's own words.
     pub(crate) says: Option<String>,
+    /// Why it does not hold here, as far as somebody found out. Shown only when it does not.
+    pub(crate) why: Option<String>,
     /// Whether a broken claim fails the experiment or is only reported.
     pub(crate) level: Level,
     /// Which groups it is about.

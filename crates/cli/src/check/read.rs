@@ -18,7 +18,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("range", &["where", "metric", "low", "high"]),
     ("bound-o5", &["where"]),
 ];
-const COMMON: [&str; 3] = ["kind", "level", "says"];
+const COMMON: [&str; 4] = ["kind", "level", "says", "why"];
 
 /// The checks of an experiment with these groups.
 pub(crate) fn read(entry: Option<&Entry>, groups: &[Group]) -> Result<Vec<Check>, Vec<Diagnostic>> {
@@ -56,16 +56,19 @@ impl Reader<'_> {
         self.refuse_unknown_keys(&kind, keys);
         let level = self.word("level", &["must", "expect"], Some("must"));
         let level = if level.as_deref() == Some("expect") { Level::Expect } else { Level::Must };
-        let says = match self.table.get("says").map(|entry| &entry.node) {
-            None => None,
-            Some(node) => match node.scalar() {
-                Some(toml::Value::String(text)) => Some(text.clone()),
-                _ => self.note(wrong_type("says", node, "a text")),
-            },
-        };
+        let (says, why) = (self.text("says"), self.text("why"));
         let selector = self.selector("where");
         let claim = self.claim(&kind, selector.as_ref()?)?;
-        Some(Check { says, level, selector: selector?, claim })
+        Some(Check { says, why, level, selector: selector?, claim })
+    }
+
+    /// A text that may be left out.
+    fn text(&mut self, key: &str) -> Option<String> {
+        let node = &self.table.get(key)?.node;
+        match node.scalar() {
+            Some(toml::Value::String(text)) => Some(text.clone()),
+            _ => self.note(wrong_type(key, node, "a text")),
+        }
     }
 
     fn claim(&mut self, kind: &str, selector: &Selector) -> Option<Claim> {

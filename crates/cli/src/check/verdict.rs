@@ -14,6 +14,9 @@ pub(crate) struct Verdict {
     pub(crate) result: Judgement,
     /// By which numbers, a line for each group or curve.
     pub(crate) numbers: Vec<String>,
+    /// Why the claim does not hold, in the experiment's words; none if it holds or nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) why: Option<String>,
 }
 
 /// The possible results of a check.
@@ -60,6 +63,9 @@ pub(crate) fn report(verdicts: &[Verdict], quick: bool) -> String {
         text.push_str(&format!("  {:<12}  {}\n", verdict.result.word(), verdict.says));
         for line in &verdict.numbers {
             text.push_str(&format!("                {line}\n"));
+        }
+        if let Some(why) = &verdict.why {
+            text.push_str(&format!("                why: {why}\n"));
         }
     }
     if quick {

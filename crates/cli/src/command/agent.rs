@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use posse_core::privacy::{PrivacyPolicy, Unit};
-use posse_net::agent::{AgentTls, Carriage, sidecar};
+use posse_net::agent::{AgentTls, Carriage, SidecarAccess, sidecar_for, sidecar_on_socket};
 use posse_net::{Agent, AgentConfig};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 
 use super::runtime::{LogFormat, Signals, log_to_stderr, runtime};
 use super::{Ending, print};
@@ -39,6 +39,15 @@ pub(crate) struct Args {
     /// Address at which the agent listens for requests of applications
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7448")]
     listen: SocketAddr,
+    /// A name besides localhost under which applications may ask; repeat it for several
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Listen on a socket in the file system instead of a port
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "host"])]
+    listen_socket: Option<PathBuf>,
+    /// A file with a secret that applications must show, as `authorization: Bearer SECRET`
+    #[arg(long, value_name = "FILE")]
+    sidecar_token_file: Option<PathBuf>,
     /// A directory for the agent's state; without one, a restart is a new life
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -101,12 +110,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
             agent = Agent::start(config) => agent?,
             () = signals.asked_to_end() => return Ok(Ending::Done),
         };
-        let listener = TcpListener::bind(args.listen);
-        let listener = listener.await.with_context(|| format!("cannot listen on {}", args.listen))?;
-        let sidecar = sidecar(agent.clone(), listener)?;
-        print(&format!("http://{}\n", sidecar.address))?;
-        signals.asked_to_end().await;
-        sidecar.stop().await;
+        let access = access(args)?;
+        if let Some(path) = &args.listen_socket {
+            let sidecar = sidecar_on_socket(agent.clone(), socket(path)?, access);
+            print(&format!("unix:{}\n", path.display()))?;
+            signals.asked_to_end().await;
+            sidecar.stop().await;
+            let _ = std::fs::remove_file(path);
+        } else {
+            let listener = TcpListener::bind(args.listen);
+            let listener = listener.await.with_context(|| format!("cannot listen on {}", args.listen))?;
+            let sidecar = sidecar_for(agent.clone(), listener, access)?;
+            print(&format!("http://{}\n", sidecar.address))?;
+            signals.asked_to_end().await;
+            sidecar.stop().await;
+        }
         agent.clone().close().await?;
         if let Some(report) = agent.privacy() {
             let lines = statement::lines(&report, 1);
@@ -114,6 +132,35 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         }
         Ok(Ending::Done)
     })
+}
+
+/// Who may ask the agent.
+fn access(args: &Args) -> anyhow::Result<SidecarAccess> {
+    let read = |path: &PathBuf| {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        match text.trim() {
+            "" => bail!("{} is empty: it must hold the secret", path.display()),
+            token => Ok(token.to_owned()),
+        }
+    };
+    let token = args.sidecar_token_file.as_ref().map(read).transpose()?;
+    Ok(SidecarAccess { token, hosts: args.host.clone() })
+}
+
+/// A socket in the file system that its owner and group may use. One that a process left behind is replaced.
+fn socket(path: &Path) -> anyhow::Result<UnixListener> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    if std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            bail!("{} is in use by another process", path.display());
+        }
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    Ok(listener)
 }
 
 fn config(args: &Args) -> anyhow::Result<AgentConfig> {

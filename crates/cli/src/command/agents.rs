@@ -1,4 +1,4 @@
-//! `posse agents`: lists the agents of a running coordinator's federation, and evicts or pardons one of them.
+//! `posse agents`: lists the agents of a running coordinator's federation, and evicts, pardons or retracts one of them.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Ending, print, print_json};
 use crate::federation;
 
-/// List, show, evict and pardon the agents of a running coordinator
+/// List, show, evict, pardon and retract the agents of a running coordinator
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -56,6 +56,11 @@ enum Action {
         /// The number of the agent
         agent: u64,
     },
+    /// Take out everything that an agent has ever shared, by replaying the log without it; a new epoch begins
+    Retract {
+        /// The number of the agent
+        agent: u64,
+    },
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
@@ -68,6 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         Action::Show { agent } => ("GET", format!("{agents}/{agent}")),
         Action::Evict { agent } => ("POST", format!("{agents}/{agent}/evict")),
         Action::Pardon { agent } => ("POST", format!("{agents}/{agent}/pardon")),
+        Action::Retract { agent } => ("POST", format!("{agents}/{agent}/retract")),
     };
     let document = call(&access, method, &path)?;
     if args.json {
@@ -81,6 +87,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
             print(&format!("agent {agent} is evicted; revoke its token to keep it out\n"))?;
         }
         Action::Pardon { agent } => print(&format!("agent {agent} is heard again\n"))?,
+        Action::Retract { agent } => {
+            let retraction = &document["retraction"];
+            print(&format!(
+                "agent {agent} is retracted: {} observations of {} are left, in epoch {}; revoke its token to keep it \
+                 out\n",
+                retraction["after"], retraction["before"], retraction["epoch"]
+            ))?;
+        }
     }
     Ok(Ending::Done)
 }
@@ -114,7 +128,8 @@ fn call(access: &AdminAccess, method: &str, path: &str) -> anyhow::Result<Value>
     let unreachable = || format!("cannot reach the coordinator at {}: does it run?", access.address);
     let mut stream =
         TcpStream::connect_timeout(&access.address, Duration::from_secs(5)).with_context(unreachable)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    // A retraction reads the whole log.
+    stream.set_read_timeout(Some(Duration::from_secs(3600)))?;
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
         access.address, access.token

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::{interrupt, runner, silence, statement, table};
 
 /// The options that `posse run` and `posse reproduce` share.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Keep results in this directory; the same command again goes on where it was interrupted
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -51,6 +51,12 @@ pub(super) struct Options {
 }
 
 impl Options {
+    /// The options of a program that embeds posse: nothing is printed.
+    pub(crate) const fn embedded(out: Option<PathBuf>, force: bool, jobs: Option<u16>) -> Self {
+        let (csv, shard, quick, json, cells, quiet) = (false, None, false, false, None, true);
+        Self { out, force, csv, shard, quick, json, jobs, cells, quiet }
+    }
+
     /// The same, with results in this directory and cells shared in that one.
     pub(super) fn with_directories(&self, out: PathBuf, cells: PathBuf) -> Self {
         Self { out: Some(out), cells: Some(cells), ..self.clone() }
@@ -82,9 +88,37 @@ struct Failure<'a> {
 
 /// Runs what is left to run of an experiment and shows what came of all of it.
 pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Result<Ending> {
+    let stop = interrupt::watch();
+    let show = |left: &[&Cell], all: usize| Progress::new(left, all, options.quiet);
+    let Played { cells, outcomes, results } = play(experiment, options, stop, &show)?;
+    if stop.load(Ordering::Relaxed) && outcomes.iter().any(Option::is_none) {
+        say_how_to_resume(&outcomes, options);
+        return Ok(Ending::Interrupted);
+    }
+    conclude(experiment, options, (&cells, &outcomes), results)
+}
+
+/// The cells of an experiment after all of them have run, or after `stop` was raised.
+#[derive(Debug)]
+pub(crate) struct Played {
+    /// The part of the plan that was asked for.
+    pub(crate) cells: Vec<Cell>,
+    /// What came of each cell; `None` if it did not finish.
+    pub(crate) outcomes: Vec<Option<Outcome>>,
+    /// The directory that the cells are kept in, if there is one. Its tables are not written yet.
+    pub(crate) results: Option<Results>,
+}
+
+/// Runs the cells that are neither in the directory of results nor on the shelf, until `stop` is raised. `show` makes
+/// the progress from the cells that are left to run and the number of all.
+pub(crate) fn play(
+    experiment: &Experiment,
+    options: &Options,
+    stop: &AtomicBool,
+    show: &dyn Fn(&[&Cell], usize) -> Progress,
+) -> anyhow::Result<Played> {
     let mut cells = experiment.cells();
     cells.retain(|cell| options.shard.is_none_or(|shard| shard.holds(cell.index)));
-    let stop = interrupt::watch();
     let (mut results, mut outcomes) = open(experiment, options, &cells)?;
 
     let shelf =
@@ -101,7 +135,7 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
     let mut pending = pending;
     pending.sort_by(|one, other| cells[*other].work().total_cmp(&cells[*one].work()));
     let left: Vec<&Cell> = pending.iter().map(|place| &cells[*place]).collect();
-    let progress = Progress::new(&left, cells.len(), options.quiet);
+    let progress = show(&left, cells.len());
     let keep = |cell: &Cell, outcome: &Outcome| {
         if let (Some(shelf), Ok(record)) = (&shelf, outcome) {
             shelf.put(cell, record)?;
@@ -116,11 +150,7 @@ pub(super) fn execute(experiment: &Experiment, options: &Options) -> anyhow::Res
     if let Some(results) = &mut results {
         results.note(&cells, &outcomes)?;
     }
-    if stop.load(Ordering::Relaxed) && outcomes.iter().any(Option::is_none) {
-        say_how_to_resume(&outcomes, options);
-        return Ok(Ending::Interrupted);
-    }
-    conclude(experiment, options, (&cells, &outcomes), results)
+    Ok(Played { cells, outcomes, results })
 }
 
 /// Opens the directory of results, if there is one, and finds out what is already there.
@@ -203,7 +233,7 @@ pub(super) fn sort_out<'a>(
 }
 
 /// The table and the verdicts, for people.
-pub(super) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdict]) -> String {
+pub(crate) fn show(experiment: &Experiment, rows: &[Row<'_>], verdicts: &[Verdict]) -> String {
     let label = if experiment.quick {
         "QUICK: fewer agents, interactions and repetitions than the experiment asks for\n"
     } else {

@@ -330,7 +330,7 @@ async fn over_http(url: &str, data: &Path) -> anyhow::Result<f64> {
 /// A request over an open connection; the body of the answer.
 async fn post(stream: &mut tokio::net::TcpStream, path: &str, body: &str) -> anyhow::Result<Vec<u8>> {
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: posse\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await?;

@@ -177,14 +177,14 @@ fn describe(entry: &LogEntry) -> (&'static str, String) {
         }
         LogEvent::Ticked => ("ticked", "time passed".into()),
         LogEvent::EpochBegan(epoch) => ("epoch began", format!("epoch {} began", epoch.0)),
+        LogEvent::Retracted(agent) => ("retracted", format!("what {agent} had shared before was taken out")),
     }
 }
 
 fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::Result<Value> {
     let path = directory.join("federation.json");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let config: FederationConfig =
-        serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    let config = FederationConfig::from_kept(&text).with_context(|| format!("{}", path.display()))?;
     let Contents { first, mut entries, state, .. } = contents;
     if let Some(until) = until {
         let kept = until.checked_sub(first);

@@ -11,7 +11,7 @@ pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod evaluate;
-mod execute;
+pub(crate) mod execute;
 mod listing;
 pub(crate) mod load;
 pub(crate) mod log;

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// With --all: write a page of each figure into this directory, and an index of them
     #[arg(long, value_name = "DIR", requires = "all")]
     gallery: Option<PathBuf>,
+    /// With --gallery: run nothing, and write the pages of figures whose results are complete
+    #[arg(long, requires = "gallery")]
+    pages_only: bool,
     /// Fetch and prepare the data that the figure needs, if it is not here
     #[arg(long, requires = "id")]
     fetch: bool,
@@ -52,6 +55,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    if let (true, Some(out), Some(pages)) = (args.pages_only, &args.options.out, &args.gallery) {
+        return reproduce_all::write_pages(out, pages);
+    }
     if let (true, Some(out)) = (args.all, &args.options.out) {
         return reproduce_all::run(&args.options, out, args.at_most, args.gallery.as_deref());
     }

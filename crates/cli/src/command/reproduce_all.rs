@@ -9,7 +9,7 @@ use crate::calibrate;
 use crate::experiment::Experiment;
 use crate::figures::{self, Figure, Status};
 use crate::gallery;
-use crate::results::Made;
+use crate::results::{MANIFEST, Made};
 use crate::table::align;
 
 /// One figure of the plan.
@@ -83,7 +83,8 @@ pub(super) fn run(
             count("FAIL").to_string(),
         ]);
         if let Some(directory) = gallery {
-            gallery::write_page(directory, &item.figure, &made, &item.directory)?;
+            let text = figures::text(id).unwrap_or_default();
+            gallery::write_page(directory, (&item.figure, text), &made, &item.directory)?;
         }
         let _ = writeln!(
             std::io::stderr(),
@@ -98,6 +99,29 @@ pub(super) fn run(
     let left_out: String = plan.left_out.iter().map(|(id, why)| format!("not run: {id}: {why}\n")).collect();
     print(&format!("{}\n{left_out}", align(&lines)))?;
     Ok(worst)
+}
+
+/// Makes the pages of all figures whose results are complete, under the words that their experiments have today. Runs nothing.
+pub(super) fn write_pages(out: &Path, pages: &Path) -> anyhow::Result<Ending> {
+    let mut lines = vec![["figure", "cells", "processor-minutes", "page"].map(String::from)];
+    for figure in figures::all() {
+        let directory = out.join(&figure.id);
+        let Some(text) = figures::current_text(&figure.id).filter(|_| directory.join(MANIFEST).exists())
+        else {
+            continue;
+        };
+        let made = Made::read(&directory)?.with_words_of(&figure.id, &text)?;
+        let missing = made.outcomes.iter().filter(|outcome| outcome.is_none()).count();
+        let whole = missing == 0 && !made.manifest.quick && made.manifest.shard.is_none();
+        if whole {
+            gallery::write_page(pages, (&figure, &text), &made, &directory)?;
+        }
+        let said = if whole { "written".into() } else { format!("left out: {missing} cells have not run") };
+        lines.push([figure.id, made.cells.len().to_string(), format!("{:.2}", minutes(&made)), said]);
+    }
+    gallery::write_index(pages)?;
+    print(&align(&lines))?;
+    Ok(Ending::Done)
 }
 
 /// How long all cells of some results took, in minutes of one processor.

@@ -1,12 +1,18 @@
 //! `posse serve`: runs a coordinator until it is asked to end.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use posse_net::coordinator::{Options, serve};
+use posse_net::coordinator::{Options, Running, ServeConfig, serve};
+use tracing::{info, warn};
 
 use super::runtime::{Asked, LogFormat, Signals, log_to_stderr, runtime};
 use super::{Ending, print};
 use crate::federation;
+
+/// How often it is looked whether the file has changed.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Run a coordinator for the federations in a file
 #[derive(Debug, clap::Args)]
@@ -14,8 +20,8 @@ use crate::federation;
 Example:
   posse serve --config federation.toml
 
-The first line on stdout is the address. SIGTERM finishes what was begun, saves, and ends. SIGHUP reads the tokens
-again at once; otherwise changes are noticed within a second.
+The first line on stdout is the address. SIGTERM finishes what was begun, saves, and ends. SIGHUP reads the tokens, the
+certificates and [limits] again at once; otherwise changes are noticed within a second.
 docs/guides/run-a-federation.md goes through it step by step.")]
 pub(crate) struct Args {
     /// The federations, where to listen and where to keep what they learn
@@ -36,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let config = federation::read(&args.config, args.insecure)?;
+    let mut config = federation::read(&args.config, args.insecure)?;
     if args.check {
         config.check_files()?;
         let names: Vec<&str> = config.federations.iter().map(|own| own.name.as_str()).collect();
@@ -46,16 +52,59 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     log_to_stderr(args.log_format, args.verbose);
     runtime()?.block_on(async {
         let mut signals = Signals::listen()?;
+        let mut read = identity(&args.config);
         let scheme = if config.tls.is_some() { "https" } else { "http" };
-        let running = serve(config, Options { insecure: args.insecure, ..Options::default() }).await?;
+        let options = Options { insecure: args.insecure, ..Options::default() };
+        let running = serve(config.clone(), options).await?;
         print(&format!("{scheme}://{}\n", running.address))?;
         if let Some(admin) = running.admin {
             print(&format!("http://{admin}/metrics\n"))?;
         }
-        while signals.next().await == Asked::ToReload {
-            running.reload().await;
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            let asked = tokio::select! {
+                asked = signals.next() => Some(asked),
+                _ = look.tick() => None,
+            };
+            let found = identity(&args.config);
+            match asked {
+                Some(Asked::ToEnd) => break,
+                Some(Asked::ToReload) => running.reload().await,
+                None if found == read => continue,
+                None => {}
+            }
+            read = found;
+            read_again(args, &running, &mut config);
         }
         running.drain().await;
         Ok(Ending::Done)
     })
+}
+
+/// Takes the limits that are in the file now. Whatever else has changed needs a restart, and is named.
+fn read_again(args: &Args, running: &Running, config: &mut ServeConfig) {
+    let found = match federation::read(&args.config, args.insecure) {
+        Ok(found) => found,
+        Err(error) => {
+            warn!(%error, "the file cannot be used: everything stays as it is");
+            return;
+        }
+    };
+    if found.limits != config.limits {
+        match running.set_limits(&found.limits) {
+            Ok(later) if later.is_empty() => info!("the limits were read again"),
+            Ok(later) => info!(after_a_restart = later.join(", "), "the limits were read again"),
+            Err(error) => warn!(%error, "the limits stay as they are"),
+        }
+    }
+    config.limits = found.limits.clone();
+    if found != *config {
+        warn!("the file has changed in more than [limits]: restart the coordinator for the rest");
+    }
+}
+
+/// When the file was written, and which one it is.
+fn identity(path: &Path) -> Option<(SystemTime, u64)> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.modified().ok()?, file.ino()))
 }

@@ -129,6 +129,11 @@ impl Experiment {
     pub(crate) fn read_recorded(path: &Path, sources: Vec<DataSource>) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::recorded_text(path, text, sources)
+    }
+
+    /// Checks the text of an experiment whose results are there. Its data is not loaded: `sources` says what was read.
+    pub(crate) fn recorded_text(path: &Path, text: String, sources: Vec<DataSource>) -> anyhow::Result<Self> {
         Self::parse_with(&text, false, |_| Library::recorded(sources))
             .map_err(|found| Report::new(path.display().to_string(), text, found).into())
     }
@@ -233,6 +238,25 @@ impl Experiment {
             }
         }
         cells
+    }
+
+    /// Replaces the seeds: `count` of them from `first` on, or from the first of the file. The experiment is then the
+    /// same as one whose file says so.
+    pub(crate) fn set_seeds(&mut self, first: Option<u64>, count: u64) -> Result<(), String> {
+        let first = first.unwrap_or(self.seed);
+        let (Ok(seed), Ok(repetitions)) = (i64::try_from(first), i64::try_from(count)) else {
+            return Err(format!("seeds from {first} on, {count} of them, are too large"));
+        };
+        if count == 0 {
+            return Err("`repetitions` is 0: it must be at least 1".into());
+        }
+        if (self.groups.len() as u64).checked_mul(count).is_none_or(|cells| cells > MOST_CELLS) {
+            return Err(format!("{count} seeds make too many cells: at most {MOST_CELLS} can be run"));
+        }
+        (self.seed, self.repetitions) = (first, count);
+        self.resolved.insert("seed".into(), seed.into());
+        self.resolved.insert("repetitions".into(), repetitions.into());
+        Ok(())
     }
 
     /// The resolved experiment as JSON.

@@ -1,6 +1,6 @@
 //! The index: every figure of the papers in one scroll.
 
-use super::Record;
+use super::{Record, counts};
 use crate::check::Judgement;
 use crate::figures::{Figure, Status};
 
@@ -10,13 +10,15 @@ pub(super) fn index(figures: &[Figure], records: &[Option<Record>]) -> String {
     let minutes: f64 = known.iter().map(|record| record.processor_minutes).sum();
     let cells: usize = known.iter().map(|record| record.cells).sum();
     let mut text = format!(
-        "# Figures and tables of the four papers\n\nResults of record, made by `posse reproduce --all --gallery docs/figures`: {} of {} figures, {cells} cells, {:.1} \
-         processor-hours. Each picture leads to a page with the claims, the numbers with error bars, cost and settings. PASS holds; \
-         DEVIATES is something a paper reports that did not come out here; FAIL is a claim of ours that must hold and does not.\n",
+        "# Figures and tables of the four papers\n\nResults of record, made by `posse reproduce --all --out results --gallery docs/figures`: {} of {} figures at full size, {cells} cells, {:.1} \
+         minutes of one processor. Each picture leads to a page with the claims, the numbers with error bars, cost and settings. PASS holds; \
+         DEVIATES is something a paper reports that did not come out here; FAIL is a claim of ours that must hold and does not; INCONCLUSIVE is what the \
+         seeds cannot tell from noise.\n\n",
         known.len(),
         figures.len(),
-        minutes / 60.0
+        minutes
     );
+    text.push_str(&table(figures, records));
     text.push_str(&deviations(&known));
     let mut paper = "";
     for (figure, record) in figures.iter().zip(records) {
@@ -32,13 +34,35 @@ pub(super) fn index(figures: &[Figure], records: &[Option<Record>]) -> String {
     text
 }
 
+/// All figures with their verdicts and cost, a line each.
+fn table(figures: &[Figure], records: &[Option<Record>]) -> String {
+    let mut text =
+        String::from("| figure | shows | verdicts | cells | processor-minutes |\n|---|---|---|---:|---:|\n");
+    for (figure, record) in figures.iter().zip(records) {
+        text.push_str(&match record {
+            Some(record) => format!(
+                "| [{}]({}/README.md) | {} | {} | {} | {:.1} |\n",
+                record.id,
+                record.id,
+                record.shows,
+                counts(record),
+                record.cells,
+                record.processor_minutes
+            ),
+            None => format!("| {} | {} | {} | | |\n", figure.id, figure.shows, reason(figure)),
+        });
+    }
+    text
+}
+
 /// What did not come out as published, in one list.
 fn deviations(records: &[&Record]) -> String {
     let mut text = String::new();
     for record in records {
         for check in record.checks.iter().filter(|check| check.result != Judgement::Pass) {
+            let why = check.why.as_ref().map_or_else(String::new, |why| format!(". {why}"));
             text.push_str(&format!(
-                "- [{}]({}/README.md) {}: {}\n",
+                "- [{}]({}/README.md) **{}** {}{why}\n",
                 record.id,
                 record.id,
                 check.result.word(),
@@ -50,19 +74,15 @@ fn deviations(records: &[&Record]) -> String {
 }
 
 fn entry(record: &Record) -> String {
-    let count = |result: Judgement| record.checks.iter().filter(|check| check.result == result).count();
     let picture = record.pictures.first().map_or_else(String::new, |picture| {
         format!("[![{}]({}/{picture})]({}/README.md)\n\n", record.shows, record.id, record.id)
     });
     format!(
-        "\n### [{}]({}/README.md): {}\n\n{picture}{} PASS, {} DEVIATES, {} FAIL, {} INCONCLUSIVE; {} cells with {} seeds, {:.1} processor-minutes.\n",
+        "\n### [{}]({}/README.md): {}\n\n{picture}{}; {} cells with {} seeds, {:.1} processor-minutes.\n",
         record.id,
         record.id,
         record.shows,
-        count(Judgement::Pass),
-        count(Judgement::Deviates),
-        count(Judgement::Fail),
-        count(Judgement::Inconclusive),
+        counts(record),
         record.cells,
         record.seeds,
         record.processor_minutes
@@ -70,10 +90,20 @@ fn entry(record: &Record) -> String {
 }
 
 fn absent(figure: &Figure) -> String {
-    let why = match figure.status {
-        Status::Available => "can be run, and was not run at full size for this page",
-        Status::NeedsData => "needs data that posse does not come with",
+    format!(
+        "\n### {}: {}\n\nNot here: {}. `posse reproduce {}`\n",
+        figure.id,
+        figure.shows,
+        reason(figure),
+        figure.id
+    )
+}
+
+/// Why a figure has no page.
+const fn reason(figure: &Figure) -> &'static str {
+    match figure.status {
+        Status::Available => "not run at full size yet",
+        Status::NeedsData => "needs data that is not passed on here",
         Status::NotYet => "cannot be run yet",
-    };
-    format!("\n### {}: {}\n\nNot here: it {why}. `posse reproduce {}`\n", figure.id, figure.shows, figure.id)
+    }
 }

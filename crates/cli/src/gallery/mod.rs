@@ -13,11 +13,11 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::check::Verdict;
+use crate::check::{Judgement, Verdict};
 use crate::command::minutes;
 use crate::figures::{self, Figure};
 use crate::report::{Material, write_svg};
-use crate::results::{Build, Made, durable};
+use crate::results::{Build, Host, Made, durable};
 
 const RECORD: &str = "record.json";
 const SUMMARY: &str = "summary.parquet";
@@ -31,12 +31,14 @@ pub(crate) struct Record {
     pub(crate) paper: String,
     /// What the figure shows, in a line.
     pub(crate) shows: String,
-    /// SHA-256 of the experiment's text.
+    /// SHA-256 of what the experiment says: its text without comments, empty lines and `processor_minutes`.
     pub(crate) experiment_sha256: String,
     /// SHA-256 of the numbers beside the page.
     pub(crate) summary_sha256: String,
     /// The build of posse that ran it.
     pub(crate) posse: Build,
+    /// The class of machine that it ran on.
+    pub(crate) host: Host,
     /// How many cells there are.
     pub(crate) cells: usize,
     /// How many seeds each setting ran with.
@@ -51,8 +53,13 @@ pub(crate) struct Record {
     pub(crate) pictures: Vec<String>,
 }
 
-/// Writes the page of a figure and what belongs to it into a directory of pages.
-pub(crate) fn write_page(pages: &Path, figure: &Figure, made: &Made, results: &Path) -> anyhow::Result<()> {
+/// Writes the page of a figure, whose experiment has this text, and what belongs to it into a directory of pages.
+pub(crate) fn write_page(
+    pages: &Path,
+    (figure, text): (&Figure, &str),
+    made: &Made,
+    results: &Path,
+) -> anyhow::Result<()> {
     let own = pages.join(&figure.id);
     if own.exists() {
         std::fs::remove_dir_all(&own).with_context(|| format!("cannot replace {}", own.display()))?;
@@ -62,7 +69,6 @@ pub(crate) fn write_page(pages: &Path, figure: &Figure, made: &Made, results: &P
     let pictures = page::chosen(write_svg(&material, &own, false)?)?;
     std::fs::copy(results.join(SUMMARY), own.join(SUMMARY))
         .with_context(|| format!("{} is not complete", results.display()))?;
-    let text = figures::text(&figure.id).unwrap_or_default();
     let seconds = |cell: &usize| match &made.outcomes[*cell] {
         Some(Ok(record)) => record.seconds,
         _ => f64::INFINITY,
@@ -72,21 +78,23 @@ pub(crate) fn write_page(pages: &Path, figure: &Figure, made: &Made, results: &P
         id: figure.id.clone(),
         paper: figure.paper.into(),
         shows: figure.shows.clone(),
-        experiment_sha256: sha256(text.as_bytes()),
+        experiment_sha256: sha256(essence(text).as_bytes()),
         summary_sha256: sha256(&std::fs::read(own.join(SUMMARY))?),
         posse: made.manifest.posse.clone(),
+        host: made.manifest.host.clone(),
         cells: made.cells.len(),
         seeds: made.experiment.repetitions,
-        processor_minutes: minutes(made),
+        // What somebody measured for the whole experiment, if it is there: older results have seconds of the clock.
+        processor_minutes: figures::minutes(text).unwrap_or_else(|| minutes(made)),
         quickest_cell: quickest,
-        checks: made.manifest.checks.clone(),
+        checks: material.verdicts.clone().unwrap_or_default(),
         pictures,
     };
     durable::replace_text(&own.join("README.md"), &page::page(&record, &material, text))?;
     durable::replace_text(&own.join(RECORD), &(serde_json::to_string_pretty(&record)? + "\n"))
 }
 
-/// Writes the index of all pages in a directory.
+/// Writes the index of all pages in a directory, which may still be empty.
 pub(crate) fn write_index(pages: &Path) -> anyhow::Result<()> {
     let records: Vec<Option<Record>> = figures::all()
         .iter()
@@ -95,7 +103,29 @@ pub(crate) fn write_index(pages: &Path) -> anyhow::Result<()> {
             serde_json::from_slice(&text).ok()
         })
         .collect();
+    std::fs::create_dir_all(pages).with_context(|| format!("cannot make {}", pages.display()))?;
     durable::replace_text(&pages.join("README.md"), &index::index(&figures::all(), &records))
+}
+
+/// What became of the claims of a page, in numbers: `3 PASS, 1 DEVIATES`.
+fn counts(record: &Record) -> String {
+    let all = [Judgement::Pass, Judgement::Deviates, Judgement::Fail, Judgement::Inconclusive];
+    let count = |result: Judgement| record.checks.iter().filter(|check| check.result == result).count();
+    let words: Vec<String> = all
+        .into_iter()
+        .filter(|result| count(*result) > 0)
+        .map(|result| format!("{} {}", count(result), result.word()))
+        .collect();
+    if words.is_empty() { "no claim to judge".into() } else { words.join(", ") }
+}
+
+/// What an experiment says, line by line. Comments can be corrected and its time measured anew without making a page stale.
+fn essence(text: &str) -> String {
+    let says = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with('#') && !line.starts_with("processor_minutes")
+    };
+    text.lines().filter(says).map(|line| format!("{}\n", line.trim())).collect()
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -29,9 +29,14 @@ pub(crate) use page::plain;
 use svg::Picture;
 pub(crate) use svg::escape;
 
+/// The page as text.
+pub(crate) fn html(material: &Material<'_>) -> String {
+    page::page(material, &build::figures(material))
+}
+
 /// Writes the page to `path`, whole or not at all.
 pub(crate) fn write_page(material: &Material<'_>, path: &Path) -> anyhow::Result<()> {
-    durable::replace_text(path, &page::page(material, &build::figures(material)))
+    durable::replace_text(path, &html(material))
 }
 
 /// Writes every figure into `directory` as SVG; returns where.

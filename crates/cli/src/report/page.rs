@@ -189,7 +189,9 @@ fn verdict(verdict: &Verdict) -> String {
         Judgement::Deviates => ("deviates", "≠"),
         Judgement::Inconclusive => ("inconclusive", "?"),
     };
-    let numbers: String = verdict.numbers.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+    let why = verdict.why.iter().map(|why| format!("why: {why}"));
+    let lines = verdict.numbers.iter().cloned().chain(why);
+    let numbers: String = lines.map(|line| format!("<li>{}</li>", escape(&line))).collect();
     format!(
         "<tr><td class=\"{class}\"><span aria-hidden=\"true\">{sign}</span> {}</td><td>{}</td><td><ul>{numbers}</ul></td></tr>\n",
         verdict.result.word(),

@@ -250,11 +250,14 @@ pub(crate) fn short(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }
 
+/// The keys at the top of an experiment that change no number.
+const WORDS: [&str; 6] = ["title", "description", "prepare", "processor_minutes", "figure", "check"];
+
 /// A configuration without what changes no number.
 fn without_words(config: &Value, without_hash: bool) -> Value {
     let mut config = config.clone();
     if let Value::Object(map) = &mut config {
-        map.retain(|key, _| !["title", "description", "figure", "check"].contains(&key.as_str()));
+        map.retain(|key, _| !WORDS.contains(&key.as_str()));
         if without_hash && let Some(Value::Object(environment)) = map.get_mut("environment") {
             environment.shift_remove("hash");
         }

@@ -24,6 +24,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use posse_data::parquet_file::Values;
 
 use crate::check::Verdict;
 use crate::experiment::{Cell, Experiment};
@@ -32,8 +33,8 @@ use crate::runner::Outcome;
 use crate::shard::Shard;
 use crate::statement::{self, Statement};
 use frame::Frame;
-pub(crate) use manifest::{Build, Host, Manifest};
-use manifest::{MANIFEST, Progress, Status};
+pub(crate) use manifest::{Build, Host, MANIFEST, Manifest};
+use manifest::{Progress, Status};
 use stored::{CELLS, Found};
 
 const EXPERIMENT: &str = "experiment.toml";
@@ -178,6 +179,14 @@ fn frames(experiment: &Experiment, rows: &[Row<'_>]) -> [(&'static str, Frame); 
     ]
 }
 
+/// Every table of results, by the name of its file, as columns.
+pub(crate) fn tables(
+    experiment: &Experiment,
+    rows: &[Row<'_>],
+) -> Vec<(&'static str, Vec<(String, Values)>)> {
+    frames(experiment, rows).into_iter().map(|(name, frame)| (name, frame.columns)).collect()
+}
+
 /// The content of a directory of results that an earlier command wrote.
 #[derive(Debug)]
 pub(crate) struct Made {
@@ -230,6 +239,21 @@ impl Made {
             });
         }
         Ok((Self { manifest, experiment, cells, outcomes }, broken))
+    }
+
+    /// The same results under the words that the experiment has today: title, claims and figures may have changed since the
+    /// run. An error if its settings have changed too, because then its numbers would be others.
+    pub(crate) fn with_words_of(self, id: &str, text: &str) -> anyhow::Result<Self> {
+        let path = Path::new("experiments").join(format!("{id}.toml"));
+        let mut experiment = Experiment::recorded_text(&path, text.to_owned(), self.manifest.data.clone())?;
+        id.clone_into(&mut experiment.id);
+        experiment.quick = self.manifest.quick;
+        let found = self.manifest.differences(&Manifest::new(&experiment, None));
+        if let Some(first) = found.first() {
+            bail!("the results of {id} are of other settings than {}: {first}", path.display());
+        }
+        let cells = experiment.cells();
+        Ok(Self { experiment, cells, ..self })
     }
 
     /// Makes sure that the tables in `directory` say what `rows` say, if they were written.

@@ -167,3 +167,19 @@ at_most = 1.2
     assert_eq!(ran.stdout.matches("over 2 points, 3 seeds").count(), 2, "{}", ran.stdout);
     assert_eq!(run(0.9).code, 1, "a bound that is too low fails");
 }
+
+#[test]
+fn a_reason_is_shown_where_a_claim_does_not_hold_and_nowhere_else() {
+    let claim = |high: u32, why: &str| {
+        format!(
+            "[[check]]\nlevel = \"expect\"\nkind = \"range\"\nwhere = {{ threshold = 1.2 }}\nmetric = \"messages\"\nhigh = {high}\nwhy = \"{why}\"\n"
+        )
+    };
+    let ran = run(&(claim(0, "agents talk") + &claim(1_000_000, "never said")));
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("DEVIATES") && ran.stdout.contains("why: agents talk\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("PASS") && !ran.stdout.contains("never said"), "{}", ran.stdout);
+    let refused = run("[[check]]\nkind = \"range\"\nmetric = \"messages\"\nhigh = 0\nwhy = 3\n");
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("`why`") && refused.stderr.contains("a text"), "{}", refused.stderr);
+}

@@ -11,6 +11,7 @@ mod experiments;
 mod fetch;
 mod figures;
 mod frames;
+mod gallery;
 mod golden;
 mod listing;
 mod privacy;

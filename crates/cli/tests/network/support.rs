@@ -97,7 +97,7 @@ pub(crate) fn request(address: &str, method: &str, path: &str, body: &Value) -> 
     let body = body.to_string();
     let mut stream = TcpStream::connect(address).ok()?;
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).ok()?;

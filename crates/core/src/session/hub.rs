@@ -174,7 +174,8 @@ impl Hub {
                 self.begin_life(now, agent, incarnation, &mut void);
             }
             LogEvent::Returned(agent) => self.welcome_back(now, agent, &mut void),
-            LogEvent::Left(agent) => drop(self.leave(now, agent)),
+            // What the agent had shared is not among the entries that are replayed; its life ends here.
+            LogEvent::Left(agent) | LogEvent::Retracted(agent) => drop(self.leave(now, agent)),
             LogEvent::EpochBegan(epoch) => drop(self.begin_epoch(now, epoch)),
             LogEvent::Accepted(agent, frame) => {
                 self.accept(now, agent, frame)?;

@@ -2,8 +2,11 @@
 
 use prost::Message;
 
-use crate::error::DecodeError;
+use crate::error::{DecodeError, ProtocolError};
+use crate::evidence::Evidence;
 use crate::ids::{AgentId, Epoch, Incarnation, Tick};
+use crate::message::Uplink;
+use crate::parcel::Parcel;
 use crate::session::frame::UpFrame;
 use crate::wire::{self, v1};
 
@@ -29,8 +32,11 @@ pub enum LogEvent {
     Accepted(AgentId, UpFrame),
     /// Time passed and the coordinator acted on it.
     Ticked,
-    /// The end of the log was lost; from here on history goes another way.
+    /// The end of the log was lost, or an agent's part was taken out; from here on history goes another way.
     EpochBegan(Epoch),
+    /// An operator took out what an agent had shared. Every message that it sent before counts for nothing, which a
+    /// hub cannot know by itself: the host leaves them out of the entries that it replays ([`LogEntry::without`]).
+    Retracted(AgentId),
 }
 
 impl LogEntry {
@@ -45,6 +51,7 @@ impl LogEntry {
             LogEvent::Accepted(agent, frame) => (agent.0, Event::Accepted(frame.to_wire())),
             LogEvent::Ticked => (0, Event::Ticked(v1::Ticked {})),
             LogEvent::EpochBegan(epoch) => (0, Event::EpochBegan(epoch.0)),
+            LogEvent::Retracted(agent) => (agent.0, Event::Retracted(v1::Retracted {})),
         };
         v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
     }
@@ -61,7 +68,29 @@ impl LogEntry {
             Event::Accepted(frame) => LogEvent::Accepted(agent, UpFrame::from_wire(frame)?),
             Event::Ticked(_) => LogEvent::Ticked,
             Event::EpochBegan(epoch) => LogEvent::EpochBegan(Epoch(epoch)),
+            Event::Retracted(_) => LogEvent::Retracted(agent),
         };
         Ok(Self { tick: Tick(entry.tick), event })
+    }
+
+    /// The entry as it would be had `agent` never shared anything, or nothing if there would be no such entry.
+    ///
+    /// Uploads are left out. The agent's parts of rounds are emptied instead, because without its requests and its
+    /// answers the rounds of the others would be other rounds. Fails for messages whose traces in what others sent
+    /// later cannot be removed: gradients, networks, clusters of users, and messages of algorithms from outside.
+    pub fn without(self, agent: AgentId) -> Result<Option<Self>, ProtocolError> {
+        let LogEvent::Accepted(from, frame) = &self.event else { return Ok(Some(self)) };
+        let is_own = *from == agent;
+        match &frame.message {
+            Some(Uplink::Evidence(_) | Uplink::Pull(_)) => Ok((!is_own).then_some(self)),
+            Some(Uplink::RoundEvidence { round, evidence }) if is_own => {
+                let nothing = Parcel::wrap(&Evidence::none(evidence.dimension()));
+                let message = Some(Uplink::RoundEvidence { round: *round, evidence: nothing });
+                let frame = UpFrame { message, ..frame.clone() };
+                Ok(Some(Self { event: LogEvent::Accepted(agent, frame), ..self }))
+            }
+            Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. }) | None => Ok(Some(self)),
+            Some(other) => Err(ProtocolError::Inseparable(other.kind())),
+        }
     }
 }

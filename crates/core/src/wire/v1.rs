@@ -551,7 +551,7 @@ pub struct LogEntry {
     pub agent: u64,
     #[prost(uint64, tag = "2")]
     pub tick: u64,
-    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9")]
     pub event: ::core::option::Option<log_entry::Event>,
 }
 /// Nested message and enum types in `LogEntry`.
@@ -571,9 +571,12 @@ pub mod log_entry {
         /// The agent was there before this epoch began.
         #[prost(message, tag = "7")]
         Returned(super::Returned),
-        /// The end of the log was lost; this epoch goes on without it.
+        /// The end of the log was lost, or an agent's part taken out; this epoch goes on without it.
         #[prost(uint64, tag = "8")]
         EpochBegan(u64),
+        /// What the agent had shared in entries before this one counts for nothing.
+        #[prost(message, tag = "9")]
+        Retracted(super::Retracted),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -584,6 +587,9 @@ pub struct Returned {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ticked {
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Retracted {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RidgeState {

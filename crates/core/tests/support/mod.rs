@@ -293,6 +293,7 @@ pub(crate) fn log_entries() -> impl Strategy<Value = LogEntry> {
         (agents(), integers()).prop_map(|(agent, life)| LogEvent::Joined(agent, Incarnation(life))),
         agents().prop_map(LogEvent::Returned),
         agents().prop_map(LogEvent::Left),
+        agents().prop_map(LogEvent::Retracted),
         (agents(), up_frames()).prop_map(|(agent, frame)| LogEvent::Accepted(agent, frame)),
         Just(LogEvent::Ticked),
         integers().prop_map(|epoch| LogEvent::EpochBegan(Epoch(epoch))),

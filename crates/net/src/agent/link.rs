@@ -18,6 +18,7 @@ use super::rules::Rules;
 use super::{AgentConfig, AgentError, Carriage, Shared};
 use crate::lengths::Lengths;
 use crate::log::LogError;
+use crate::protocol::Versions;
 use crate::v1::coordinator_client::CoordinatorClient;
 use crate::v1::{JoinReply, JoinRequest};
 
@@ -141,14 +142,25 @@ impl Carrier {
         }
     }
 
-    async fn join(&mut self, resumes: bool) -> Result<JoinReply, Status> {
+    /// Joins to go on with a life, or for a new one.
+    async fn join(&mut self, life: Option<u64>) -> Result<JoinReply, Status> {
         self.refresh_token();
         let (instance, previous) =
             self.instances.split_last().map_or((0, &[][..]), |(own, earlier)| (*own, earlier));
-        let join = JoinRequest { protocol: crate::PROTOCOL, resumes, instance, previous: previous.to_vec() };
+        let Versions { oldest, newest } = Versions::OURS;
+        let previous = previous.to_vec();
+        let join = JoinRequest {
+            protocol: newest,
+            oldest_protocol: oldest,
+            resumes: life.is_some(),
+            instance,
+            previous,
+            life: life.unwrap_or(0),
+        };
         let request = self.request(join);
         let mut client = self.client().await?;
         let reply = in_time(client.join(request)).await?;
+        Versions::OURS.understand(reply.protocol).map_err(Status::failed_precondition)?;
         if let Ok(rules) = Rules::told(&reply, &self.registry) {
             let lengths = Lengths::new(&rules.algorithm, rules.dimension, rules.agents);
             let longest = lengths.answer(lengths.frame().max(reply.max_frame_bytes));
@@ -163,7 +175,7 @@ impl Carrier {
         config: &AgentConfig,
     ) -> Result<(Rules, Incarnation), AgentError> {
         for attempt in 0.. {
-            match self.join(false).await {
+            match self.join(None).await {
                 Ok(reply) => {
                     let rules = Rules::told(&reply, &self.registry)?;
                     return Ok((rules, Incarnation(reply.incarnation)));
@@ -305,8 +317,11 @@ fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
 
 /// Joins: checks the rules, and takes a new life if the old one cannot go on.
 async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
-    let over = shared.life().over;
-    let reply = carrier.join(over.is_none()).await?;
+    let (over, life) = {
+        let life = shared.life();
+        (life.over, life.status.life)
+    };
+    let reply = carrier.join(over.is_none().then_some(life)).await?;
     let rules = Rules::told(&reply, &shared.config.registry)
         .map_err(|error| Status::failed_precondition(error.to_string()))?;
     let mut life = shared.life();

@@ -25,7 +25,7 @@ pub use config::{AgentConfig, AgentTls, Carriage, NoiseOrigin};
 pub use life::AgentStatus;
 pub use rules::Rules;
 #[cfg(feature = "sidecar")]
-pub use sidecar::{Sidecar, sidecar};
+pub use sidecar::{Sidecar, SidecarAccess, UnixSidecar, sidecar, sidecar_for, sidecar_on_socket};
 
 use crate::log::LogError;
 use life::Life;

@@ -45,7 +45,9 @@ impl Rules {
         let foreign = |error: String| {
             AgentError::Foreign(format!("the coordinator's algorithm is not known here: {error}"))
         };
-        let text = serde_json::from_str(&reply.algorithm).map_err(|error| foreign(error.to_string()))?;
+        let mut text = serde_json::from_str(&reply.algorithm).map_err(|error| foreign(error.to_string()))?;
+        // A coordinator that has not been upgraded yet.
+        crate::upgrade::algorithm(&mut text);
         let algorithm = known(text, registry).map_err(foreign)?;
         Ok(Self {
             agent: AgentId(reply.agent),
@@ -63,6 +65,7 @@ impl Rules {
     /// The rules that an agent kept in its state.
     pub(super) fn kept(bytes: &[u8], registry: &Registry) -> Result<Self, String> {
         let mut rules: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        crate::upgrade::rules(&mut rules);
         let missing = || "the rules name no algorithm".to_owned();
         let text = rules.get_mut("algorithm").ok_or_else(missing)?;
         let algorithm = known(text.take(), registry)?;

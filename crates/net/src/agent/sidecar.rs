@@ -1,23 +1,25 @@
 //! An agent as a process of its own: choose and reward over HTTP and JSON.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use posse_core::{Arms, UserId};
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Agent, ChoiceId, ChooseError, RewardError};
-use crate::http::Limited;
+use crate::http::{Accepts, Limited};
 
 /// Bytes of the longest request.
 const LONGEST: usize = 8 << 20;
@@ -42,20 +44,97 @@ impl Sidecar {
     }
 }
 
-/// Serves an agent over HTTP on `listener`.
+/// Who may ask a sidecar.
+#[derive(Clone, Debug, Default)]
+pub struct SidecarAccess {
+    /// A secret that requests must show, as `authorization: Bearer …`. Only `/healthz` is open without it. Default:
+    /// none is asked for.
+    pub token: Option<String>,
+    /// Names besides `localhost` and addresses that requests over a port may name as their host. A web page on
+    /// another site can make a browser send requests here under a name of its own; those are refused.
+    pub hosts: Vec<String>,
+}
+
+/// Serves an agent over HTTP on `listener`, to every process that reaches it.
 pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> {
+    sidecar_for(agent, listener, SidecarAccess::default())
+}
+
+/// Serves an agent over HTTP on `listener`, to those whom `access` admits.
+pub fn sidecar_for(agent: Agent, listener: TcpListener, access: SidecarAccess) -> std::io::Result<Sidecar> {
     let address = listener.local_addr()?;
+    let site = site(agent, Guard { access, checks_host: true });
+    let (stop, task) = run(site, listener);
+    Ok(Sidecar { address, stop, task })
+}
+
+/// Serves an agent over HTTP on a socket in the file system. Who may connect is decided by the mode of the file and
+/// of its directory, and by the token of `access`, if there is one.
+pub fn sidecar_on_socket(agent: Agent, listener: UnixListener, access: SidecarAccess) -> UnixSidecar {
+    let (stop, task) = run(site(agent, Guard { access, checks_host: false }), listener);
+    UnixSidecar { stop, task }
+}
+
+/// A sidecar on a socket in the file system.
+#[derive(Debug)]
+pub struct UnixSidecar {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl UnixSidecar {
+    /// Answers what was asked and stops. The agent goes on, and the file of the socket stays.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.task.await;
+    }
+}
+
+#[derive(Clone)]
+struct Guard {
+    access: SidecarAccess,
+    checks_host: bool,
+}
+
+impl Guard {
+    /// Why a request is refused, if it is.
+    fn refuse(&self, request: &Request) -> Option<Response> {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        if self.checks_host && !self.knows_host(header(header::HOST).unwrap_or_default()) {
+            let why = "this name is not one of this agent's: ask localhost, or start it with --host NAME";
+            return Some(refuse(StatusCode::MISDIRECTED_REQUEST, &why));
+        }
+        let token = self.access.token.as_ref().filter(|_| request.uri().path() != "/healthz")?;
+        let shown = header(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let proof = |text: &str| digest(&SHA256, text.as_bytes());
+        // Digests are compared, so that the time it takes says nothing about the secret.
+        if shown.is_some_and(|shown| proof(shown).as_ref() == proof(token).as_ref()) {
+            return None;
+        }
+        Some(refuse(StatusCode::UNAUTHORIZED, &"a token is needed: `authorization: Bearer …`"))
+    }
+
+    fn knows_host(&self, host: &str) -> bool {
+        if host.parse::<SocketAddr>().is_ok() {
+            return true;
+        }
+        let has_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let name = host.rsplit_once(':').filter(|(_, port)| has_port(port)).map_or(host, |(name, _)| name);
+        name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.access.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
+async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    match guard.refuse(&request) {
+        Some(refused) => refused,
+        None => next.run(request).await,
+    }
+}
+
+fn run<L: Accepts + Sync>(site: Router, listener: L) -> (watch::Sender<bool>, JoinHandle<()>) {
     let (stop, mut stopped) = watch::channel(false);
-    let site = Router::new()
-        .route("/choose", post(choose))
-        .route("/reward", post(reward))
-        .route("/healthz", get(health))
-        .route("/new-life", post(new_life))
-        .route("/privacy", get(privacy))
-        .route("/metrics", get(metrics))
-        .route("/openapi.json", get(|| async { Json(openapi()) }))
-        .layer(DefaultBodyLimit::max(LONGEST))
-        .with_state(agent);
     let until = async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
@@ -64,7 +143,21 @@ pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> 
             .with_graceful_shutdown(until)
             .await;
     });
-    Ok(Sidecar { address, stop, task })
+    (stop, task)
+}
+
+fn site(agent: Agent, allowed: Guard) -> Router {
+    Router::new()
+        .route("/choose", post(choose))
+        .route("/reward", post(reward))
+        .route("/healthz", get(health))
+        .route("/new-life", post(new_life))
+        .route("/privacy", get(privacy))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(|| async { Json(openapi()) }))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .layer(from_fn_with_state(allowed, guard))
+        .with_state(agent)
 }
 
 #[derive(Deserialize)]

@@ -15,11 +15,11 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use posse_core::AgentId;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 
 use super::tokens::secret;
-use crate::federation::{FederationHandle, Refusal};
+use crate::federation::{FederationHandle, Reason, Refusal};
 use crate::log::{LogError, replace_private};
 use crate::metrics::Metrics;
 
@@ -153,14 +153,24 @@ async fn act(
         Ok(federation) => federation,
         Err(refused) => return *refused,
     };
-    let done: Result<bool, Refusal> = match action.as_str() {
-        "evict" => federation.evict(AgentId(agent)).await,
-        "pardon" => federation.pardon(AgentId(agent)).await,
-        _ => return refuse(StatusCode::NOT_FOUND, &format!("\"{action}\" is not evict or pardon")),
+    let whom = AgentId(agent);
+    let plain = || json!({ "agent": agent, "done": action });
+    let done: Result<Option<Value>, Refusal> = match action.as_str() {
+        "evict" => federation.evict(whom).await.map(|done| done.then(plain)),
+        "pardon" => federation.pardon(whom).await.map(|done| done.then(plain)),
+        "retract" => federation.retract(whom).await.map(|done| {
+            done.map(|retraction| json!({ "agent": agent, "done": action, "retraction": retraction }))
+        }),
+        _ => {
+            return refuse(StatusCode::NOT_FOUND, &format!("\"{action}\" is not evict, pardon or retract"));
+        }
     };
     match done {
-        Ok(true) => Json(json!({ "agent": agent, "done": action })).into_response(),
-        Ok(false) => unknown(agent),
-        Err(refusal) => refuse(StatusCode::SERVICE_UNAVAILABLE, &refusal.message),
+        Ok(Some(done)) => Json(done).into_response(),
+        Ok(None) => unknown(agent),
+        Err(Refusal { reason: Reason::Unavailable, message }) => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, &message)
+        }
+        Err(refusal) => refuse(StatusCode::CONFLICT, &refusal.message),
     }
 }

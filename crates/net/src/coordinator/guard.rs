@@ -15,7 +15,6 @@ use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response};
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
-use tonic::transport::server::TlsConnectInfo;
 
 use super::incoming::{OpenCall, Peer};
 use super::service::Shared;
@@ -58,15 +57,18 @@ where
             Err(refused) => return Box::pin(async move { Ok(refused.into_http()) }),
         };
         let federation = caller.federation.config().name.clone();
+        let peer = request.extensions().get::<Peer>();
+        if let Some(why) = peer.and_then(|peer| peer.may_speak_for(caller.agent).err()) {
+            self.metrics.refused(&federation, Reason::Forbidden);
+            let refused = Refusal::new(Reason::Forbidden, why).into_status();
+            return Box::pin(async move { Ok(refused.into_http()) });
+        }
         let Some(turn) = self.shared.turns.take((caller.index, caller.agent)) else {
             self.metrics.refused(&federation, Reason::Rate);
             let why = format!("more than {CALLS} calls of one agent at a time");
             let refused = Refusal::new(Reason::Rate, why).into_status();
             return Box::pin(async move { Ok(refused.into_http()) });
         };
-        let extensions = request.extensions();
-        let peer = extensions.get::<Peer>();
-        let peer = peer.or_else(|| extensions.get::<TlsConnectInfo<Peer>>().map(TlsConnectInfo::get_ref));
         let call = Arc::new(Call { _open: peer.map(Peer::begin_call), _turn: turn });
         request.extensions_mut().insert(caller);
         // A link is open for longer than its first answer: the task that serves it keeps a copy.

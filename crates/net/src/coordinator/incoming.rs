@@ -9,15 +9,15 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use posse_core::AgentId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::transport::server::Connected;
 use tracing::warn;
@@ -34,7 +34,7 @@ const REST: Duration = Duration::from_secs(1);
 /// All connections to a listener.
 pub(super) struct Incoming {
     pub(super) listener: TcpListener,
-    pub(super) places: Arc<Semaphore>,
+    pub(super) places: Arc<Places>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) patience: Duration,
     pub(super) metrics: Metrics,
@@ -62,7 +62,7 @@ impl Stream for Incoming {
                     continue;
                 }
             };
-            let place = Arc::clone(&self.places).try_acquire_owned().ok();
+            let place = self.places.take();
             let from = place.is_some().then(|| self.addresses.enter(peer.ip())).flatten();
             let (Some(place), Some(from)) = (place, from) else {
                 self.metrics.refused("", Reason::Crowded);
@@ -79,23 +79,63 @@ impl Stream for Incoming {
     }
 }
 
+/// How many connections there are, and how many there may be.
+#[derive(Debug)]
+pub(super) struct Places {
+    open: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Places {
+    pub(super) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self { open: AtomicU64::new(0), most: AtomicU64::new(most) })
+    }
+
+    /// Lets so many in from now on. Those that are in stay.
+    pub(super) fn set(&self, most: u64) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// A place for one more connection, if there is one.
+    fn take(self: &Arc<Self>) -> Option<Place> {
+        let place = Place(Arc::clone(self));
+        // Counted first and given back when the place is dropped, so that two cannot take the last one.
+        let taken = self.open.fetch_add(1, Ordering::Relaxed);
+        (taken < self.most.load(Ordering::Relaxed)).then_some(place)
+    }
+}
+
+/// The place of a connection; free again when it is dropped.
+struct Place(Arc<Places>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How many connections there are from each address.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    most: u64,
+    most: AtomicU64,
     open: Mutex<BTreeMap<IpAddr, u64>>,
 }
 
 impl Addresses {
     pub(super) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { most, open: Mutex::default() })
+        Arc::new(Self { most: AtomicU64::new(most), open: Mutex::default() })
+    }
+
+    /// Lets so many in from each address from now on. Those that are in stay.
+    pub(super) fn set(&self, most: u64) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// A place for one more connection from this address, if there is one.
     fn enter(self: &Arc<Self>, from: IpAddr) -> Option<AddressPlace> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(from).or_default();
-        if *count >= self.most {
+        if *count >= self.most.load(Ordering::Relaxed) {
             return None;
         }
         *count += 1;
@@ -124,7 +164,11 @@ impl Drop for AddressPlace {
 
 /// What a connection is used for, as seen by the calls on it.
 #[derive(Clone, Debug)]
-pub(super) struct Peer(Arc<Use>);
+pub(super) struct Peer {
+    used: Arc<Use>,
+    /// The agents that the peer's certificate is for, if it names any.
+    agents: Option<Arc<[u64]>>,
+}
 
 #[derive(Debug)]
 struct Use {
@@ -140,29 +184,43 @@ impl Peer {
     /// Notes that an agent has proved who it is and begins a call. The call ends when the returned value is
     /// dropped.
     pub(super) fn begin_call(&self) -> OpenCall {
-        self.0.proved.store(true, Ordering::Relaxed);
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
-        OpenCall(self.clone())
+        self.used.proved.store(true, Ordering::Relaxed);
+        self.used.calls.fetch_add(1, Ordering::Relaxed);
+        OpenCall(Arc::clone(&self.used))
+    }
+
+    /// The same peer with a certificate for these agents.
+    pub(super) fn of(self, agents: Option<Arc<[u64]>>) -> Self {
+        Self { agents, ..self }
+    }
+
+    /// `Ok` if the peer's certificate lets it speak for an agent: it names that agent, or none at all.
+    pub(super) fn may_speak_for(&self, agent: AgentId) -> Result<(), String> {
+        let Some(agents) = self.agents.as_ref().filter(|agents| !agents.contains(&agent.0)) else {
+            return Ok(());
+        };
+        let named: Vec<String> = agents.iter().map(u64::to_string).collect();
+        Err(format!("the certificate of this connection is for agent {}, not for {agent}", named.join(", ")))
     }
 
     /// When the connection has been idle for too long, unless a call is open.
     fn idle_until(&self, patience: Duration) -> Option<Instant> {
-        if self.0.calls.load(Ordering::Relaxed) > 0 {
+        if self.used.calls.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        let since = *self.0.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
-        let limit = if self.0.proved.load(Ordering::Relaxed) { 10 * patience } else { patience };
+        let since = *self.used.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = if self.used.proved.load(Ordering::Relaxed) { 10 * patience } else { patience };
         Some(since + limit)
     }
 }
 
 /// A call that is open on a connection.
 #[derive(Debug)]
-pub(super) struct OpenCall(Peer);
+pub(super) struct OpenCall(Arc<Use>);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        let Peer(used) = &self.0;
+        let Self(used) = self;
         *used.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         used.calls.fetch_sub(1, Ordering::Relaxed);
     }
@@ -178,20 +236,15 @@ pub(super) struct Watched {
     read: usize,
     peer: Peer,
     metrics: Metrics,
-    _place: (OwnedSemaphorePermit, AddressPlace),
+    _place: (Place, AddressPlace),
 }
 
 impl Watched {
-    fn new(
-        stream: TcpStream,
-        patience: Duration,
-        metrics: Metrics,
-        place: (OwnedSemaphorePermit, AddressPlace),
-    ) -> Self {
+    fn new(stream: TcpStream, patience: Duration, metrics: Metrics, place: (Place, AddressPlace)) -> Self {
         let now = Instant::now();
         let used = Use { calls: 0.into(), proved: false.into(), idle_since: Mutex::new(now) };
         let timer = Box::pin(tokio::time::sleep(patience));
-        let (silent_until, peer) = (now + patience, Peer(Arc::new(used)));
+        let (silent_until, peer) = (now + patience, Peer { used: Arc::new(used), agents: None });
         Self { stream, timer, patience, silent_until, read: 0, peer, metrics, _place: place }
     }
 

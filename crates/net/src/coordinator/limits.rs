@@ -1,11 +1,13 @@
 //! How much one agent, and all of them, may ask of a coordinator.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use posse_core::{AgentId, ConfigError, TimeSpan};
 use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What agents may ask of a coordinator before it refuses or slows them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,25 +69,69 @@ impl Limits {
     }
 }
 
+/// Bytes of frames that may wait for the log.
+#[derive(Debug)]
+pub(super) struct Room {
+    left: Arc<Semaphore>,
+    all: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn new(megabytes: u64) -> Self {
+        let all = megabytes << 20;
+        Self { left: Arc::new(Semaphore::new(all as usize)), all: AtomicU64::new(all) }
+    }
+
+    /// Makes so much room from now on. What waits already is waited for.
+    pub(super) fn set(&self, megabytes: u64) {
+        let all = megabytes << 20;
+        let before = self.all.swap(all, Ordering::Relaxed);
+        if all > before {
+            self.left.add_permits((all - before) as usize);
+            return;
+        }
+        let left = Arc::clone(&self.left);
+        let fewer = u32::try_from(before - all).unwrap_or(u32::MAX);
+        tokio::spawn(async move {
+            if let Ok(taken) = left.acquire_many_owned(fewer).await {
+                taken.forget();
+            }
+        });
+    }
+
+    /// Room for a frame, when there is some. A frame that is longer than all the room there is gets all of it.
+    pub(super) async fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let bytes = bytes.min(self.all.load(Ordering::Relaxed));
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Arc::clone(&self.left).acquire_many_owned(bytes).await.ok()
+    }
+}
+
 /// Counts frames by agent: a bucket that fills at the allowed rate and holds two seconds of it.
 #[derive(Debug)]
 pub(super) struct Rates {
-    per_second: f64,
+    per_second: AtomicU64,
     buckets: Mutex<BTreeMap<(usize, AgentId), (f64, Instant)>>,
 }
 
 impl Rates {
     pub(super) fn new(per_second: u64) -> Self {
-        Self { per_second: per_second as f64, buckets: Mutex::default() }
+        Self { per_second: AtomicU64::new(per_second), buckets: Mutex::default() }
+    }
+
+    /// Allows so many frames a second from now on.
+    pub(super) fn set(&self, per_second: u64) {
+        self.per_second.store(per_second, Ordering::Relaxed);
     }
 
     /// Whether an agent of a federation may send another frame now.
     pub(super) fn allow(&self, federation: usize, agent: AgentId) -> bool {
         let now = Instant::now();
-        let most = 2.0 * self.per_second;
+        let per_second = self.per_second.load(Ordering::Relaxed) as f64;
+        let most = 2.0 * per_second;
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let (left, since) = buckets.entry((federation, agent)).or_insert((most, now));
-        *left = (*left + now.duration_since(*since).as_secs_f64() * self.per_second).min(most);
+        *left = (*left + now.duration_since(*since).as_secs_f64() * per_second).min(most);
         *since = now;
         let allowed = *left >= 1.0;
         if allowed {

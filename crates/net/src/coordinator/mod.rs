@@ -1,11 +1,13 @@
 //! The coordinator's service: federations behind gRPC, with tokens, TLS, limits, metrics and health.
 
 mod admin;
+mod files;
 mod guard;
 mod incoming;
 mod limits;
 mod serve;
 mod service;
+mod tls;
 mod tokens;
 
 pub use admin::AdminAccess;

@@ -2,25 +2,26 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use posse_core::ConfigError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tracing::{info, warn};
 
 use super::admin::{self, AdminAccess};
 use super::guard::{Guarded, Turns};
-use super::incoming::{Addresses, Incoming};
-use super::limits::{Limits, Rates};
+use super::incoming::{Addresses, Incoming, Places};
+use super::limits::{Limits, Rates, Room};
 use super::service::{Service, Shared};
+use super::tls::{Certificates, Doorway};
 use super::tokens::{TokenError, Tokens};
 use crate::clock::Clock;
 use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
@@ -225,11 +226,7 @@ impl ServeConfig {
     /// `Ok` if the files that the settings name can be used: certificates are there and in order, and federations that
     /// have a log were begun with these settings. Changes nothing.
     pub fn check_files(&self) -> Result<(), ServeError> {
-        if let Some(tls) = self.tls()? {
-            Server::builder()
-                .tls_config(tls)
-                .map_err(|error| ServeError::Transport(crate::causes(&error)))?;
-        }
+        self.tls.as_ref().map(Certificates::open).transpose()?;
         if self.authentication == Authentication::Token {
             Tokens::open(&self.token_file())?;
         }
@@ -251,19 +248,6 @@ impl ServeConfig {
     pub fn log_directory(&self, federation: &str) -> PathBuf {
         self.data.join("federations").join(federation)
     }
-
-    fn tls(&self) -> Result<Option<ServerTlsConfig>, ServeError> {
-        let Some(files) = &self.tls else { return Ok(None) };
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| ServeError::Certificate { path: path.clone(), error })
-        };
-        let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
-        let mut tls = ServerTlsConfig::new().identity(identity).timeout(self.limits.patience.into());
-        if let Some(path) = &files.client_ca {
-            tls = tls.client_ca_root(Certificate::from_pem(read(path)?));
-        }
-        Ok(Some(tls))
-    }
 }
 
 /// A coordinator that runs, until [`drain`](Self::drain) or [`abort`](Self::abort) stops it.
@@ -277,17 +261,50 @@ pub struct Running {
     pub federations: Vec<FederationHandle>,
     /// The counters that `/metrics` shows.
     pub metrics: Metrics,
-    tokens: Option<Arc<Tokens>>,
+    changeable: Arc<Changeable>,
+    limits: Mutex<Limits>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
+/// What can change while the coordinator runs.
+struct Changeable {
+    tokens: Option<Arc<Tokens>>,
+    certificates: Option<Arc<Certificates>>,
+    shared: Arc<Shared>,
+    places: Arc<Places>,
+    addresses: Arc<Addresses>,
+}
+
+impl std::fmt::Debug for Changeable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Changeable")
+    }
+}
+
 impl Running {
-    /// Reads the tokens again at once. Otherwise a change is noticed within a second.
+    /// Reads tokens and certificates again at once. Otherwise a change is noticed within a second.
     pub async fn reload(&self) {
-        if let Some(tokens) = &self.tokens {
-            reload_tokens(tokens, &self.federations).await;
-        }
+        reload(&self.changeable, &self.federations).await;
+    }
+
+    /// Sets other limits. They hold for what comes from now on: connections that are open stay. Returns the names of
+    /// those that hold only after a restart. Fails and changes nothing if a limit is out of its range.
+    pub fn set_limits(&self, limits: &Limits) -> Result<Vec<&'static str>, ConfigError> {
+        limits.check()?;
+        let mut current = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let Changeable { shared, places, addresses, .. } = &*self.changeable;
+        places.set(limits.connections);
+        addresses.set(limits.connections_per_address);
+        shared.rates.set(limits.frames_per_second);
+        shared.room.set(limits.waiting_megabytes);
+        let fixed = [
+            ("streams_per_connection", current.streams_per_connection, limits.streams_per_connection),
+            ("patience", current.patience.as_micros(), limits.patience.as_micros()),
+        ];
+        let Limits { streams_per_connection, patience, .. } = *current;
+        *current = Limits { streams_per_connection, patience, ..limits.clone() };
+        Ok(fixed.into_iter().filter(|(_, was, is)| was != is).map(|(name, ..)| name).collect())
     }
 
     /// Returns the federation called `name`, if this coordinator serves it.
@@ -325,7 +342,7 @@ impl Running {
 pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, ServeError> {
     config.check(options.insecure)?;
     let metrics = Metrics::default();
-    let tls = config.tls()?;
+    let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
     let tokens = match config.authentication {
         Authentication::Token => Some(Arc::new(Tokens::open(&config.token_file())?)),
         Authentication::None => None,
@@ -350,13 +367,12 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
             open().map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
         federations.push(handle);
     }
-    let room = u32::try_from(config.limits.waiting_megabytes << 20).unwrap_or(u32::MAX);
     let shared = Arc::new(Shared {
         federations: federations.clone(),
         tokens: tokens.clone(),
         rates: Rates::new(config.limits.frames_per_second),
         turns: Turns::default(),
-        room: (Arc::new(Semaphore::new(room as usize)), room),
+        room: Room::new(config.limits.waiting_megabytes),
         metrics: metrics.clone(),
         links: AtomicU64::new(1),
     });
@@ -364,7 +380,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     // What is a little too long is refused by name; what is far too long is not even read.
     let unread = (longest + (3 * longest).min(1 << 20)) as usize + (64 << 10);
     let service = CoordinatorServer::new(Service(Arc::clone(&shared))).max_decoding_message_size(unread);
-    let service = Guarded { service, shared, metrics: metrics.clone() };
+    let service = Guarded { service, shared: Arc::clone(&shared), metrics: metrics.clone() };
     let (health, health_service) = tonic_health::server::health_reporter();
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(crate::DESCRIPTION)
@@ -379,12 +395,17 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         // Room for a hundred uploads of 25 features on one connection while a batch is being synced.
         .initial_connection_window_size(Some(1 << 18))
         .http2_max_header_list_size(8 << 10);
-    if let Some(tls) = tls {
-        server = server.tls_config(tls).map_err(|error| ServeError::Transport(crate::causes(&error)))?;
-    }
-    let places = Arc::new(Semaphore::new(config.limits.connections as usize));
+    let places = Places::new(config.limits.connections);
     let addresses = Addresses::new(config.limits.connections_per_address);
+    let changeable = Changeable {
+        tokens,
+        certificates: certificates.clone(),
+        shared,
+        places: Arc::clone(&places),
+        addresses: Arc::clone(&addresses),
+    };
     let incoming = Incoming { listener, places, addresses, patience, metrics: metrics.clone(), rest: None };
+    let incoming = Doorway { incoming, certificates, patience, handshakes: JoinSet::new() };
     let (stop, stopped) = watch::channel(false);
     let until = |mut stopped: watch::Receiver<bool>| async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -411,9 +432,11 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
             let _ = axum::serve(listener, site).with_graceful_shutdown(shutdown).await;
         }));
     }
-    tasks.push(tokio::spawn(housekeeping(federations.clone(), tokens.clone(), health, stopped)));
+    let changeable = Arc::new(changeable);
+    tasks.push(tokio::spawn(housekeeping(federations.clone(), Arc::clone(&changeable), health, stopped)));
     info!(%address, federations = federations.len(), tls = config.tls.is_some(), "listening");
-    Ok(Running { address, admin: admin_address, federations, metrics, tokens, stop, tasks })
+    let limits = Mutex::new(config.limits);
+    Ok(Running { address, admin: admin_address, federations, metrics, changeable, limits, stop, tasks })
 }
 
 /// Says over gRPC whether all federations are well.
@@ -424,10 +447,10 @@ async fn tell(health: &tonic_health::server::HealthReporter, federations: &[Fede
     health.set_service_status("", status).await;
 }
 
-/// Notices changed tokens, and says how the federations are.
+/// Notices changed tokens and certificates, and says how the federations are.
 async fn housekeeping(
     federations: Vec<FederationHandle>,
-    tokens: Option<Arc<Tokens>>,
+    changeable: Arc<Changeable>,
     health: tonic_health::server::HealthReporter,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -438,9 +461,17 @@ async fn housekeeping(
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
         tell(&health, &federations).await;
-        if let Some(tokens) = &tokens {
-            reload_tokens(tokens, &federations).await;
-        }
+        reload(&changeable, &federations).await;
+    }
+}
+
+/// Reads tokens and certificates again if their files have changed.
+async fn reload(changeable: &Changeable, federations: &[FederationHandle]) {
+    if let Some(tokens) = &changeable.tokens {
+        reload_tokens(tokens, federations).await;
+    }
+    if let Some(Err(error)) = changeable.certificates.as_deref().map(Certificates::reload) {
+        warn!(%error, "the certificates cannot be read again: the old ones stay");
     }
 }
 

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use posse_core::AgentId;
 use posse_core::session::{DownFrame, UpFrame};
 use posse_core::wire::v1 as wire;
+use posse_core::{AgentId, Incarnation};
 use prost::Message;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::guard::{Call, Turns};
-use super::limits::Rates;
+use super::limits::{Rates, Room};
 use super::tokens::Tokens;
-use crate::PROTOCOL;
 use crate::federation::{
     Answer, Attached, Command, FederationHandle, Outgoing, Process, Reason, Refusal, gone, outbox,
 };
 use crate::metrics::Metrics;
+use crate::protocol::Versions;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
 
@@ -32,8 +32,7 @@ pub(super) struct Shared {
     pub(super) tokens: Option<Arc<Tokens>>,
     pub(super) rates: Rates,
     pub(super) turns: Turns,
-    /// Bytes of frames that may wait: those that are left, and all.
-    pub(super) room: (Arc<Semaphore>, u32),
+    pub(super) room: Room,
     pub(super) metrics: Metrics,
     pub(super) links: AtomicU64,
 }
@@ -139,11 +138,8 @@ impl Shared {
         }
         self.limit(caller)?;
         let frame = UpFrame::from_wire(frame)?;
-        let (room, most) = &self.room;
-        // A frame that is longer than all the room there is gets all of it.
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(*most);
-        let room = Arc::clone(room).acquire_many_owned(bytes).await;
-        Ok((frame, room.map_err(|_| Refusal::unavailable("it is shutting down"))?))
+        let room = self.room.take(bytes).await;
+        Ok((frame, room.ok_or_else(|| Refusal::unavailable("it is shutting down"))?))
     }
 }
 
@@ -153,20 +149,20 @@ impl Coordinator for Service {
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
         let caller = caller(&request)?;
-        let JoinRequest { protocol, resumes, instance, previous } = request.into_inner();
-        if protocol != PROTOCOL {
-            let why =
-                format!("the agent speaks version {protocol} of the protocol, this coordinator {PROTOCOL}");
-            return Err(Status::failed_precondition(why));
-        }
+        let JoinRequest { protocol, oldest_protocol, resumes, instance, previous, life } =
+            request.into_inner();
+        let spoken = Versions::OURS.agree(Versions::of_join(protocol, oldest_protocol)).map_err(|why| {
+            self.0.metrics.refused(&caller.federation.config().name, Reason::Version);
+            Refusal::new(Reason::Version, why).into_status()
+        })?;
         let agent = caller.agent;
         self.0.limit(&caller).map_err(Refusal::into_status)?;
-        let process = Process { instance, previous };
+        let process = Process { instance, previous, life: Incarnation(life) };
         let life = caller.federation.ask(|reply| Command::Join { agent, resumes, process, reply }).await;
         let incarnation = life.ok_or_else(gone)?.map_err(Refusal::into_status)?.0;
         let config = caller.federation.config();
         Ok(Response::new(JoinReply {
-            protocol: PROTOCOL,
+            protocol: spoken,
             agent: agent.0,
             incarnation,
             algorithm: serde_json::to_string(&config.algorithm).expect("settings have string keys"),

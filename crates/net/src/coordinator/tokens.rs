@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
+use super::files::{FileId, file_id};
 use crate::audit::Audit;
 
 const PREFIX: &str = "posse";
@@ -25,9 +26,6 @@ pub struct Tokens {
     path: PathBuf,
     known: RwLock<Known>,
 }
-
-/// When the file was written, and which one it is: each change makes a new one.
-type FileId = (SystemTime, u64);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -270,12 +268,6 @@ impl Tokens {
         (known.tokens, known.file) = (tokens, file_id(&self.path));
         Ok(())
     }
-}
-
-fn file_id(path: &Path) -> Option<FileId> {
-    use std::os::unix::fs::MetadataExt;
-    let file = fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.ino()))
 }
 
 fn read(path: &Path) -> Result<BTreeMap<String, Token>, TokenError> {

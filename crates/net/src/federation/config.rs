@@ -1,15 +1,17 @@
 //! What is agreed on in a federation, and kept beside its log.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use posse_core::session::{Hub, LogEntry};
-use posse_core::{Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape, TimeSpan};
+use posse_core::session::{Hub, LogEntry, LogEvent};
+use posse_core::{AgentId, Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape, TimeSpan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{FederationError, deadline};
 use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
+use crate::upgrade;
 
 /// The most bytes of a message that a federation may be configured to send: a receiver holds all of it in
 /// memory.
@@ -64,6 +66,10 @@ pub struct FederationConfig {
     /// `round_deadline` or `phase_deadline` says so. Default 30 s.
     #[serde(default = "default_deadline")]
     pub deadline: TimeSpan,
+    /// Whether entries of the log are kept that saved states have made superfluous. An agent's part can be retracted
+    /// only as long as every entry since the beginning is there. Default: no.
+    #[serde(default)]
+    pub keep_history: bool,
 }
 
 const fn default_agents() -> u64 {
@@ -111,6 +117,7 @@ impl FederationConfig {
             quarantine: default_quarantine(),
             observations_per_second: default_observations(),
             deadline: default_deadline(),
+            keep_history: false,
         }
     }
 
@@ -225,19 +232,46 @@ impl FederationConfig {
         Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after))
     }
 
-    /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings.
+    /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings. What a retracted
+    /// agent had shared is left out; that needs all entries since the beginning, so with a saved state before the
+    /// retraction it fails.
     pub fn replay(&self, replay: &Replay) -> Result<Hub, FederationError> {
         let mut hub = self.hub()?;
-        let broken = |entry: usize| move |why: String| FederationError::Replay { entry, why };
+        let retracted = retractions(&replay.entries)?.unwrap_or_default();
         if let Some(state) = &replay.state {
-            hub.restore(state).map_err(|error| broken(0)(error.to_string()))?;
+            if !retracted.is_empty() {
+                return Err(FederationError::HistoryGone);
+            }
+            hub.restore(state).map_err(|error| broken(0, &error))?;
         }
         for (index, bytes) in replay.entries.iter().enumerate() {
-            let entry = LogEntry::decode(bytes).map_err(|error| broken(index)(error.to_string()))?;
-            hub.replay(entry).map_err(|error| broken(index)(error.to_string()))?;
+            let mut entry = Some(LogEntry::decode(bytes).map_err(|error| broken(index, &error))?);
+            for (agent, _) in retracted.iter().filter(|(_, until)| index < **until) {
+                let Some(whole) = entry else { break };
+                entry = whole.without(*agent).map_err(|error| broken(index, &error))?;
+            }
+            if let Some(entry) = entry {
+                hub.replay(entry).map_err(|error| broken(index, &error))?;
+            }
         }
         Ok(hub)
     }
+}
+
+fn broken(entry: usize, why: &dyn std::fmt::Display) -> FederationError {
+    FederationError::Replay { entry, why: why.to_string() }
+}
+
+/// Agents that were retracted, each with the position of the entry that says so last; nothing if none was.
+pub(super) fn retractions(entries: &[Vec<u8>]) -> Result<Option<BTreeMap<AgentId, usize>>, FederationError> {
+    let mut retracted = BTreeMap::new();
+    for (index, bytes) in entries.iter().enumerate() {
+        let entry = LogEntry::decode(bytes).map_err(|error| broken(index, &error))?;
+        if let LogEvent::Retracted(agent) = entry.event {
+            retracted.insert(agent, index);
+        }
+    }
+    Ok((!retracted.is_empty()).then_some(retracted))
 }
 
 /// Settings that decide what the bytes of a log mean are kept beside it and may not change.
@@ -251,6 +285,13 @@ pub(super) fn check_unchanged(config: &FederationConfig, directory: &Path) -> Re
 }
 
 impl FederationConfig {
+    /// The settings in `text`, as this version or an earlier one wrote them beside a log.
+    pub fn from_kept(text: &str) -> Result<Self, serde_json::Error> {
+        let mut written = serde_json::from_str(text)?;
+        upgrade::federation(&mut written);
+        serde_json::from_value(written)
+    }
+
     /// Whether the federation in `directory` was begun, and an error if it was with other settings than these.
     pub(crate) fn check_begun(&self, directory: &Path) -> Result<bool, FederationError> {
         let path = directory.join("federation.json");
@@ -266,6 +307,7 @@ impl FederationConfig {
         let json =
             |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
         let mut written: Value = serde_json::from_str(&written).map_err(unreadable)?;
+        upgrade::federation(&mut written);
         let mut outside = None;
         if let (Algorithm::Outside(_), Some(algorithm)) = (&self.algorithm, written.get_mut("algorithm")) {
             // Algorithms from outside are compared as they were written: serde does not read them, and another

@@ -43,6 +43,9 @@ impl Lives {
                 );
                 return Err(Refusal::new(Reason::Superseded, why));
             }
+            if process.life > Incarnation(0) {
+                self.check(hub, agent, process.life)?;
+            }
             self.speaks(agent, process);
             return Ok(Incarnation(0));
         }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use posse_core::session::{DownFrame, UpFrame};
 use posse_core::{AgentId, AgentStanding, ConfigError, Cost, Epoch, Incarnation};
+use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -63,6 +64,12 @@ pub enum FederationError {
         /// What is wrong with its contents.
         why: String,
     },
+    /// Something has to be computed from the first entry on, and that is gone.
+    #[error(
+        "the first entries of the log are gone, so that what an agent had shared cannot be left out: it needs \
+         keep_history = true from the beginning, or a log of fewer than two saved states"
+    )]
+    HistoryGone,
     /// Settings that may not change have changed.
     #[error(
         "federation \"{name}\" was begun with {setting} {was} and is now configured with {is}: \
@@ -104,6 +111,18 @@ pub struct Standing {
     pub up: Cost,
     /// What agents were sent since the start.
     pub down: Cost,
+}
+
+/// What became of a federation when an agent's part was taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Retraction {
+    /// How many observations the coordinator held before.
+    pub before: u64,
+    /// How many it holds now.
+    pub after: u64,
+    /// The epoch that began with it.
+    pub epoch: u64,
 }
 
 /// What a coordinator holds at one moment.
@@ -173,6 +192,11 @@ pub(crate) enum Command {
         agent: AgentId,
         reply: Reply<bool>,
     },
+    /// Takes out what the agent has shared; `None` if it is not known.
+    Retract {
+        agent: AgentId,
+        reply: Reply<Option<Retraction>>,
+    },
     /// Ends the agent's quarantine; `false` if it is in none.
     Pardon {
         agent: AgentId,
@@ -206,6 +230,8 @@ pub(crate) struct Process {
     pub(crate) instance: u64,
     /// Processes that used the agent's state before it; none without a state.
     pub(crate) previous: Vec<u64>,
+    /// The life that it goes on with; 0 if it does not say.
+    pub(crate) life: Incarnation,
 }
 
 /// A link as the owner thread holds it. The task that brings the agent's frames stops when this is dropped.
@@ -284,6 +310,15 @@ impl FederationHandle {
     /// `false` if the agent is not known, or gone already.
     pub async fn evict(&self, agent: AgentId) -> Result<bool, Refusal> {
         self.ask(|reply| Command::Evict { agent, reply }).await.unwrap_or(Ok(false))
+    }
+
+    /// Takes out everything that an agent has ever shared, by replaying the log without it, ends its life and begins a
+    /// new epoch, so that the other agents hear what is left. `None` if the agent is not known. Refused if the log
+    /// does not reach back to its beginning, or if the algorithm's messages cannot be taken apart.
+    ///
+    /// It takes as long as reading the whole log, during which the federation does nothing else.
+    pub async fn retract(&self, agent: AgentId) -> Result<Option<Retraction>, Refusal> {
+        self.ask(|reply| Command::Retract { agent, reply }).await.unwrap_or(Ok(None))
     }
 
     /// Hears an agent again that is in quarantine, and forgets what it was refused. `false` if it is in none.

@@ -7,6 +7,7 @@
 mod frames;
 mod keeping;
 mod looking;
+mod retracting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -170,7 +171,7 @@ impl Owner {
         let now = self.time.now();
         let mut outcome = Outcome::default();
         let mut next = Next::GoOn;
-        let mut drained = None;
+        let (mut drained, mut retracted) = (None, Vec::new());
         for command in batch.drain(..) {
             match command {
                 Command::Abort => {
@@ -179,6 +180,8 @@ impl Owner {
                     return Next::Stop;
                 }
                 Command::Drain { reply } => drained = Some(reply),
+                // After everything of this batch is on the disk.
+                Command::Retract { agent, reply } => retracted.push((agent, reply)),
                 other => self.judge(other, now, &mut outcome),
             }
         }
@@ -187,6 +190,9 @@ impl Owner {
             self.follow(step, &mut outcome);
         }
         self.keep_and_answer(outcome);
+        for (agent, reply) in retracted {
+            let _ = reply.send(self.retract(agent, now));
+        }
         if let Some(reply) = drained {
             self.save();
             self.links.clear();
@@ -263,7 +269,7 @@ impl Owner {
                 self.waiting.retain(has_mail);
                 let _ = reply.send(self.waiting.iter().copied().collect());
             }
-            Command::Drain { .. } | Command::Abort => {}
+            Command::Drain { .. } | Command::Retract { .. } | Command::Abort => {}
         }
     }
 }

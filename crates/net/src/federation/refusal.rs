@@ -45,6 +45,8 @@ pub enum Reason {
     Quarantined,
     /// Another process speaks for this agent, or the life it names has ended.
     Superseded,
+    /// The agent and the coordinator speak no common version of the protocol.
+    Version,
     /// The coordinator cannot keep what it is sent.
     Unavailable,
     /// A connection that said nothing sensible in time.
@@ -70,6 +72,7 @@ impl Reason {
             Self::Unexpected => "unexpected",
             Self::Quarantined => "quarantined",
             Self::Superseded => "superseded",
+            Self::Version => "version",
             Self::Unavailable => "unavailable",
             Self::Silent => "silent",
             Self::Crowded => "crowded",
@@ -83,7 +86,7 @@ impl Reason {
             Self::UnknownFederation => Code::NotFound,
             Self::Malformed | Self::Dimension | Self::Impossible | Self::Unexpected => Code::InvalidArgument,
             Self::TooLarge | Self::Rate => Code::ResourceExhausted,
-            Self::Sequence | Self::Superseded => Code::FailedPrecondition,
+            Self::Sequence | Self::Superseded | Self::Version => Code::FailedPrecondition,
             // Connections are closed, not answered.
             Self::Unavailable | Self::Silent | Self::Crowded => Code::Unavailable,
         }

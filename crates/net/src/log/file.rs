@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::record::{HEADER, header, list, mark, path, read_with, snapshot_file, write_batch};
-use super::{Log, LogError, Replay};
+use super::record::{HEADER, VERSION, header, list, mark, path, read_with, snapshot_file, write_batch};
+use super::{Log, LogError, Replay, SegmentInfo};
 
 /// A segment that is longer is followed by a new one.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -93,9 +93,10 @@ impl FileLog {
                 fs::remove_file(&stray).map_err(LogError::io(stray))?;
             }
         }
-        let last = segments.pop_if(|segment| segment.bytes >= HEADER as u64 && next >= segment.first);
-        let earlier_bytes = segments.iter().map(|segment| segment.bytes).sum();
-        let (file, file_path, length) = match last {
+        let is_usable = |segment: &mut SegmentInfo| segment.bytes >= HEADER as u64 && next >= segment.first;
+        let last = segments.pop_if(is_usable);
+        let mut earlier_bytes = segments.iter().map(|segment| segment.bytes).sum();
+        let last = match last {
             Some(segment) => {
                 let file = OpenOptions::new().read(true).write(true).open(&segment.path);
                 let file = file.map_err(LogError::io(&segment.path))?;
@@ -103,10 +104,16 @@ impl FileLog {
                     file.set_len(segment.bytes).map_err(LogError::io(&segment.path))?;
                     file.sync_all().map_err(LogError::io(&segment.path))?;
                 }
-                (file, segment.path, segment.bytes)
+                let is_current = segment.version == VERSION;
+                if !is_current && segment.first < next {
+                    earlier_bytes += segment.bytes;
+                }
+                is_current.then_some((file, segment.path, segment.bytes))
             }
-            None => create_segment(directory, next, true)?,
+            None => None,
         };
+        // A file of an older version is not written on: whoever reads it must understand all of it.
+        let (file, file_path, length) = last.map_or_else(|| create_segment(directory, next, true), Ok)?;
         let mark_path = directory.join("mark");
         let mark = OpenOptions::new().create(true).truncate(false).write(true).open(&mark_path);
         let mut log = Self {
@@ -171,17 +178,19 @@ impl FileLog {
         Ok(())
     }
 
-    /// Saved states beyond those that are kept, and files of entries that even the oldest kept one does not need.
-    fn superfluous(&mut self) -> Result<Vec<PathBuf>, LogError> {
-        let mut superfluous = Vec::new();
+    /// Saved states beyond those that are kept, and the first entry that the oldest kept one needs. With one saved
+    /// state there is nothing to fall back to: every entry is needed.
+    fn old_states(&self) -> Result<(Vec<PathBuf>, u64), LogError> {
         let mut snapshots = list(&self.directory, "snap")?;
         let kept = snapshots.split_off(snapshots.len().saturating_sub(KEPT_SNAPSHOTS));
-        superfluous.extend(snapshots.into_iter().map(|(_, path)| path));
-        // With one saved state there is nothing to fall back to: everything stays.
-        let Some((needed, _)) = kept.first().filter(|_| kept.len() >= KEPT_SNAPSHOTS) else {
-            return Ok(superfluous);
-        };
-        for pair in list(&self.directory, "log")?.windows(2).filter(|pair| pair[1].0 <= *needed) {
+        let needed = kept.first().filter(|_| kept.len() >= KEPT_SNAPSHOTS).map_or(0, |(first, _)| *first);
+        Ok((snapshots.into_iter().map(|(_, path)| path).collect(), needed))
+    }
+
+    /// Saved states beyond those that are kept, and files of entries that even the oldest kept one does not need.
+    fn superfluous(&mut self) -> Result<Vec<PathBuf>, LogError> {
+        let (mut superfluous, needed) = self.old_states()?;
+        for pair in list(&self.directory, "log")?.windows(2).filter(|pair| pair[1].0 <= needed) {
             let bytes = fs::metadata(&pair[0].1).map_or(0, |file| file.len());
             self.earlier_bytes = self.earlier_bytes.saturating_sub(bytes);
             superfluous.push(pair[0].1.clone());
@@ -282,14 +291,19 @@ impl Log for FileLog {
         Ok(())
     }
 
-    fn truncate(&mut self) -> Result<(), LogError> {
+    fn truncate(&mut self, keep_entries: bool) -> Result<(), LogError> {
         if self.length > self.segment_bytes / 2 {
             self.roll()?;
         }
-        for path in self.superfluous()? {
+        let superfluous = if keep_entries { self.old_states()?.0 } else { self.superfluous()? };
+        for path in superfluous {
             fs::remove_file(&path).map_err(LogError::io(path))?;
         }
         sync_directory(&self.directory)
+    }
+
+    fn history(&mut self) -> Result<Option<Vec<Vec<u8>>>, LogError> {
+        super::record::read_entries(&self.directory)
     }
 
     fn probe(&mut self, bytes: u64) -> Result<(), LogError> {
@@ -331,7 +345,7 @@ fn create_segment(directory: &Path, first: u64, durable: bool) -> Result<(File, 
     let path = path(directory, first, "log");
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
     let mut file = file.map_err(LogError::io(&path))?;
-    file.write_all(&header(first)).map_err(LogError::io(&path))?;
+    file.write_all(&header(first, VERSION)).map_err(LogError::io(&path))?;
     if durable {
         file.sync_all().map_err(LogError::io(&path))?;
         sync_directory(directory)?;

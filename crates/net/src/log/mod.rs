@@ -39,8 +39,11 @@ pub trait Log: Send {
     /// Keeps a state that all entries so far lead to.
     fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError>;
 
-    /// Drops entries that saved states have made superfluous.
-    fn truncate(&mut self) -> Result<(), LogError>;
+    /// Drops entries that saved states have made superfluous, unless `keep_entries`, and old saved states.
+    fn truncate(&mut self, keep_entries: bool) -> Result<(), LogError>;
+
+    /// Every entry from the first on; `None` if some were dropped.
+    fn history(&mut self) -> Result<Option<Vec<Vec<u8>>>, LogError>;
 
     /// `Ok` if so many bytes could be appended and made durable now; nothing of them stays. Called before a log that
     /// failed is used again.
@@ -120,6 +123,19 @@ pub enum LogError {
     SavedState {
         /// The damaged file of a saved state.
         path: PathBuf,
+    },
+    /// A file is of a version that this build does not read.
+    #[error(
+        "{} is of format {version}, and this version of posse reads formats up to {newest}: it was written by a newer \
+         one; start that one, or restore a backup from before the upgrade", path.display()
+    )]
+    Version {
+        /// The file that was written by another version.
+        path: PathBuf,
+        /// The version of its format.
+        version: u32,
+        /// The newest version that is read.
+        newest: u32,
     },
     /// Another process has the log open.
     #[error("{} is in use by another process", path.display())]

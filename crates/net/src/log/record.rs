@@ -5,6 +5,10 @@
 //! written at once and synced before the next one is written. So a batch that is cut short or wrong at the
 //! very end was a write that never finished, and counts for nothing. One with a valid batch after it is
 //! damage, and is refused with its place.
+//!
+//! Segments and saved states carry the version of their format, which is that of what is in them too: entries of a
+//! coordinator's log, events of an agent's journal, and the states of both. A newer version than [`VERSION`] is
+//! refused by name. An older one is read, and goes on in a new file: every file is of one version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +18,10 @@ use super::LogError;
 const SEGMENT_MAGIC: &[u8; 8] = b"posselog";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"possesnp";
 const BATCH_MAGIC: [u8; 4] = [0xC5, 0x9E, 0x0B, 0x51];
-const VERSION: u32 = 1;
+/// The format that is written. Version 2 has entries that retract what an agent shared.
+pub(super) const VERSION: u32 = 2;
+/// The oldest format that is read.
+const OLDEST: u32 = 1;
 pub(super) const HEADER: usize = 24;
 const BATCH_HEADER: usize = 24;
 
@@ -46,6 +53,8 @@ pub struct SegmentInfo {
     pub entries: u64,
     /// Bytes up to the end of the last valid entry.
     pub bytes: u64,
+    /// The version of the file's format.
+    pub version: u32,
 }
 
 /// A write at the end of a file that was cut short.
@@ -70,7 +79,7 @@ pub(super) fn read_with(directory: &Path, strict: bool) -> Result<Contents, LogE
     let snapshots = list(directory, "snap")?;
     for (first, path) in snapshots.iter().rev() {
         let bytes = fs::read(path).map_err(LogError::io(path))?;
-        if let Some(state) = snapshot_of(&bytes, *first) {
+        if let Some(state) = snapshot_of(path, &bytes, *first)? {
             contents.state = Some((*first, state));
             break;
         }
@@ -113,6 +122,25 @@ pub(super) fn read_with(directory: &Path, strict: bool) -> Result<Contents, LogE
     Ok(contents)
 }
 
+/// Every entry from the first on, or nothing if the files that held the first ones are gone.
+pub(super) fn read_entries(directory: &Path) -> Result<Option<Vec<Vec<u8>>>, LogError> {
+    let segments = list(directory, "log")?;
+    if segments.first().is_none_or(|(first, _)| *first > 0) {
+        return Ok(None);
+    }
+    let mut entries = Vec::new();
+    for (index, (first, path)) in segments.iter().enumerate() {
+        if entries.len() as u64 != *first {
+            let (from, to) = (entries.len() as u64, first.saturating_sub(1));
+            return Err(LogError::Missing { path: directory.into(), from, to });
+        }
+        let bytes = fs::read(path).map_err(LogError::io(path))?;
+        let is_last = index + 1 == segments.len();
+        read_segment(path, *first, &bytes, (is_last, true), |_, entry| entries.push(entry.to_vec()))?;
+    }
+    Ok(Some(entries))
+}
+
 /// Reads one segment; where it is `lenient`, damage is allowed at its end, or, if not `strict`, anywhere.
 pub(super) fn read_segment(
     path: &Path,
@@ -121,10 +149,13 @@ pub(super) fn read_segment(
     (lenient, strict): (bool, bool),
     mut visit: impl FnMut(u64, &[u8]),
 ) -> Result<(SegmentInfo, Option<Damage>), LogError> {
-    let mut info = SegmentInfo { path: path.into(), first, entries: 0, bytes: 0 };
+    let mut info = SegmentInfo { path: path.into(), first, entries: 0, bytes: 0, version: VERSION };
     let mut offset = 0;
-    let mut sound = bytes.len() >= HEADER && bytes[..HEADER] == header(first);
-    if sound {
+    let version = version_of(bytes).filter(|version| bytes.starts_with(&header(first, *version)));
+    let mut sound = version.is_some();
+    if let Some(version) = version {
+        readable(path, version)?;
+        info.version = version;
         offset = HEADER;
         while let Some(batch) = batch_at(bytes, offset).filter(|batch| batch.first == first + info.entries) {
             for entry in batch.entries {
@@ -188,11 +219,24 @@ fn has_batch_after(bytes: &[u8], offset: usize) -> bool {
     starts.into_iter().any(|at| batch_at(bytes, at).is_some())
 }
 
+/// The version in the header of a file, whatever kind of file it is.
+fn version_of(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?))
+}
+
+/// `Ok` if files of this version are read here.
+fn readable(path: &Path, version: u32) -> Result<(), LogError> {
+    if (OLDEST..=VERSION).contains(&version) {
+        return Ok(());
+    }
+    Err(LogError::Version { path: path.into(), version, newest: VERSION })
+}
+
 /// The beginning of a segment.
-pub(super) fn header(first: u64) -> [u8; HEADER] {
+pub(super) fn header(first: u64, version: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(SEGMENT_MAGIC);
-    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[8..12].copy_from_slice(&version.to_le_bytes());
     header[12..20].copy_from_slice(&first.to_le_bytes());
     let crc = crc32c::crc32c(&header[..20]);
     header[20..].copy_from_slice(&crc.to_le_bytes());
@@ -222,19 +266,28 @@ fn checksum(head: &[u8], body: &[u8]) -> u32 {
 
 /// The bytes of a saved state.
 pub(super) fn snapshot_file(first: u64, state: &[u8]) -> Vec<u8> {
+    snapshot_of_version(first, state, VERSION)
+}
+
+fn snapshot_of_version(first: u64, state: &[u8], version: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(state.len() + 24);
     bytes.extend_from_slice(SNAPSHOT_MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&first.to_le_bytes());
     bytes.extend_from_slice(&checksum(&first.to_le_bytes(), state).to_le_bytes());
     bytes.extend_from_slice(state);
     bytes
 }
 
-pub(super) fn snapshot_of(bytes: &[u8], first: u64) -> Option<Vec<u8>> {
-    let state = bytes.get(24..)?;
-    let same = bytes[..20] == snapshot_file(first, &[])[..20];
-    (same && bytes[20..24] == checksum(&first.to_le_bytes(), state).to_le_bytes()).then(|| state.to_vec())
+/// The state in a file of `path`, or nothing if the file is damaged. Fails if it is of a version that is not read.
+pub(super) fn snapshot_of(path: &Path, bytes: &[u8], first: u64) -> Result<Option<Vec<u8>>, LogError> {
+    let (Some(state), Some(version)) = (bytes.get(24..), version_of(bytes)) else { return Ok(None) };
+    let same = bytes[..20] == snapshot_of_version(first, &[], version)[..20];
+    if !same || bytes[20..24] != checksum(&first.to_le_bytes(), state).to_le_bytes() {
+        return Ok(None);
+    }
+    readable(path, version)?;
+    Ok(Some(state.to_vec()))
 }
 
 /// What is noted beside the log after each sync.

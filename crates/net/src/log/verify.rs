@@ -30,7 +30,7 @@ pub fn verify<E: From<LogError>>(
     let mut seen = Verified::default();
     for (first, path) in list(directory, "snap")? {
         let bytes = fs::read(&path).map_err(LogError::io(&path))?;
-        if snapshot_of(&bytes, first).is_none() {
+        if snapshot_of(&path, &bytes, first)?.is_none() {
             return Err(LogError::SavedState { path }.into());
         }
         seen.snapshots += 1;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use posse_core::wire::v1;
 use posse_core::{Algorithm, Arms, SyncLinUcb, Threshold, Tick, TimeSpan, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::{Agent, AgentConfig, Clock};
+use prost::Message;
 
 use crate::support::{
     DIMENSION, agent, config, coordinator, federation, held, in_a_minute, interact, look, talkative, unsent,
@@ -330,10 +332,13 @@ async fn a_round_over_grpc_does_not_wait_for_an_agent_that_stopped() {
     let before = look(&running).await;
     stopped.abort().await;
     interact(&alive, 1);
-    // The round is open once its agent has answered it.
-    let answered = || alive.inspect(|machine| machine.inspect().in_flight.is_some());
+    // The round is open and has the answer of the agent that is there.
+    let has_answer = async || {
+        let state = look(&running).await.state;
+        !v1::CoordinatorState::decode(&*state).expect("its own state").included.is_empty()
+    };
     in_a_minute(async {
-        while !answered() {
+        while !has_answer().await {
             tokio::task::yield_now().await;
         }
     })

@@ -10,7 +10,7 @@ use tonic::client::Grpc;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
-use crate::support::{agent, in_a_minute, talkative};
+use crate::support::{agent, coordinator, in_a_minute, interact, talkative};
 
 /// The connections that were closed for this reason.
 fn closed(running: &Running, reason: &str) -> u64 {
@@ -84,6 +84,42 @@ async fn one_address_cannot_take_all_places() {
             if endpoint.connect().await.is_ok() {
                 break;
             }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_change_while_the_coordinator_runs() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let first = agent(running.address, 1).await;
+    in_a_minute(first.settled()).await;
+    let limits = Limits { connections: 1, streams_per_connection: 7, ..Limits::default() };
+    assert_eq!(running.set_limits(&limits), Ok(vec!["streams_per_connection"]));
+    let mut second = TcpStream::connect(running.address).await.unwrap();
+    let mut nothing = Vec::new();
+    in_a_minute(second.read_to_end(&mut nothing)).await.unwrap();
+    assert_eq!((nothing.len(), closed(&running, "crowded")), (0, 1));
+    assert!(running.set_limits(&Limits { connections: 0, ..Limits::default() }).is_err());
+    assert_eq!(running.set_limits(&Limits::default()), Ok(Vec::new()));
+    in_a_minute(agent(running.address, 2).await.settled()).await;
+
+    // A frame that waits for room goes on when there is less of it, and when there is more.
+    assert_eq!(running.set_limits(&Limits { waiting_megabytes: 1, ..Limits::default() }), Ok(Vec::new()));
+    assert_eq!(running.set_limits(&Limits { waiting_megabytes: 512, ..Limits::default() }), Ok(Vec::new()));
+    for step in 0..20 {
+        interact(&first, step);
+        in_a_minute(first.settled()).await;
+    }
+    let slow = Limits { frames_per_second: 1, ..Limits::default() };
+    assert_eq!(running.set_limits(&slow), Ok(Vec::new()));
+    in_a_minute(async {
+        let mut step = 100;
+        while closed(&running, "rate") == 0 {
+            interact(&first, step);
+            step += 1;
+            tokio::task::yield_now().await;
         }
     })
     .await;

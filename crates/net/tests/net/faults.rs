@@ -45,8 +45,11 @@ impl Log for Full {
     fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError> {
         self.log.snapshot(state)
     }
-    fn truncate(&mut self) -> Result<(), LogError> {
-        self.log.truncate()
+    fn truncate(&mut self, keep_entries: bool) -> Result<(), LogError> {
+        self.log.truncate(keep_entries)
+    }
+    fn history(&mut self) -> Result<Option<Vec<Vec<u8>>>, LogError> {
+        self.log.history()
     }
     fn probe(&mut self, bytes: u64) -> Result<(), LogError> {
         if self.room.load(Ordering::SeqCst) == 0 {
@@ -158,7 +161,14 @@ impl Victim {
         if !matches!(self.federation.algorithm, Algorithm::SyncLinUcb(_)) {
             return false;
         }
-        let state = look(self.running.as_ref().expect("it was started again")).await.state;
+        let federation = &self.running.as_ref().expect("it was started again").federations[0];
+        // A log that failed is opened again after a moment.
+        let state = loop {
+            match federation.look().await {
+                Some(view) => break view.state,
+                None => tokio::task::yield_now().await,
+            }
+        };
         v1::CoordinatorState::decode(&*state).expect("its own state").collecting
     }
 
@@ -216,11 +226,12 @@ async fn start(
     }
 }
 
-/// The seeds to run: those of this build, or the one that is asked for.
+/// The seeds to run: `count` of them, as many as FAULT_SEEDS says, or only FAULT_SEED.
 fn seeds(count: u64) -> Vec<u64> {
-    match std::env::var("FAULT_SEED") {
-        Ok(seed) => vec![seed.parse().expect("FAULT_SEED is a number")],
-        Err(_) => (0..count).collect(),
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("it is a number"));
+    match number("FAULT_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("FAULT_SEEDS").unwrap_or(count)).collect(),
     }
 }
 

@@ -117,7 +117,7 @@ fn saved_states_replace_what_came_before_and_an_unreadable_one_is_passed_over() 
         log.sync(0).unwrap();
         if batch % 20 == 19 {
             log.snapshot(format!("state {batch}").as_bytes()).unwrap();
-            log.truncate().unwrap();
+            log.truncate(false).unwrap();
         }
     }
     drop(log);
@@ -222,7 +222,7 @@ fn a_copy_of_a_log_that_is_being_written_holds_all_that_was_durable_and_counts_a
                 durable.store(5 * batch + 5, Ordering::SeqCst);
                 if batch % 40 == 39 {
                     log.snapshot(&(5 * batch + 5).to_le_bytes()).unwrap();
-                    log.truncate().unwrap();
+                    log.truncate(false).unwrap();
                 }
                 if done.load(Ordering::SeqCst) {
                     break;

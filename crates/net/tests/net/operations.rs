@@ -128,8 +128,11 @@ impl Log for Failing {
     fn snapshot(&mut self, state: &[u8]) -> Result<(), LogError> {
         self.log.snapshot(state)
     }
-    fn truncate(&mut self) -> Result<(), LogError> {
-        self.log.truncate()
+    fn truncate(&mut self, keep_entries: bool) -> Result<(), LogError> {
+        self.log.truncate(keep_entries)
+    }
+    fn history(&mut self) -> Result<Option<Vec<Vec<u8>>>, LogError> {
+        self.log.history()
     }
     fn probe(&mut self, bytes: u64) -> Result<(), LogError> {
         if self.fails.load(Ordering::SeqCst) {

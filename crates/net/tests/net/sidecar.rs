@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use posse_core::{Arms, Tick, UserId};
-use posse_net::agent::{Carriage, ChoiceId, RewardError, sidecar};
+use posse_net::agent::{
+    Carriage, ChoiceId, RewardError, SidecarAccess, sidecar, sidecar_for, sidecar_on_socket,
+};
 use posse_net::{Agent, AgentConfig, Clock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::privacy::private;
 use crate::support::{DIMENSION, agent, config, coordinator, interact, talkative};
@@ -22,7 +24,7 @@ pub(crate) async fn call(
 ) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -164,4 +166,59 @@ async fn too_many_open_choices_make_the_oldest_expire() {
     assert_eq!(agent.status().pending, 2);
     assert!(agent.reward(chosen[0].id, 1.0).is_err());
     assert!(agent.reward(chosen[1].id, 1.0).is_ok());
+}
+
+/// The status of a request with these headers.
+async fn status_of(
+    stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin),
+    path: &str,
+    headers: &str,
+) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\n{headers}connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_answers_its_own_names_only_and_asks_for_its_token() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let agent = Agent::start(config(running.address, 1)).await.unwrap();
+    let access = SidecarAccess { token: Some("open sesame".into()), hosts: vec!["shop.internal".into()] };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let sidecar = sidecar_for(agent.clone(), listener, access.clone()).unwrap();
+    let token = "authorization: Bearer open sesame\r\n";
+    for (host, known) in [
+        ("localhost:7448", true),
+        ("LOCALHOST", true),
+        ("127.0.0.1:7448", true),
+        ("[::1]:7448", true),
+        ("shop.internal:7448", true),
+        ("evil.example", false),
+        ("localhost.evil.example:7448", false),
+        ("127.0.0.1.evil.example", false),
+        ("", false),
+    ] {
+        let mut stream = TcpStream::connect(sidecar.address).await.unwrap();
+        let status = status_of(&mut stream, "/metrics", &format!("host: {host}\r\n{token}")).await;
+        assert_eq!(status, if known { 200 } else { 421 }, "{host}");
+    }
+    for (path, headers, expected) in [
+        ("/metrics", "host: localhost\r\n", 401),
+        ("/metrics", "host: localhost\r\nauthorization: Bearer open\r\n", 401),
+        ("/healthz", "host: localhost\r\n", 200),
+    ] {
+        let mut stream = TcpStream::connect(sidecar.address).await.unwrap();
+        assert_eq!(status_of(&mut stream, path, headers).await, expected, "{path} {headers}");
+    }
+
+    let path = data.path().join("agent.socket");
+    let sidecar = sidecar_on_socket(agent, UnixListener::bind(&path).unwrap(), access);
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    assert_eq!(status_of(&mut stream, "/metrics", &format!("host: whoever\r\n{token}")).await, 200);
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    assert_eq!(status_of(&mut stream, "/metrics", "host: whoever\r\n").await, 401);
+    sidecar.stop().await;
 }

@@ -93,3 +93,49 @@ async fn mutual_tls_asks_agents_for_a_certificate() {
     assert!(!gets_in(agent_config(&running, with(None))).await);
     assert!(!gets_in(agent_config(&running, with(Some(stranger.vouch("agent"))))).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_replaced_while_the_coordinator_runs_and_broken_ones_are_not_taken() {
+    let data = tempfile::tempdir().unwrap();
+    let (before, after) = (Authority::new(), Authority::new());
+    let running = coordinator(data.path(), &before, false).await;
+    let trusting = |authority: &Authority| AgentTls {
+        authority: Some(authority.pem().into_bytes()),
+        ..AgentTls::default()
+    };
+    let write = |name: &str, text: &str| {
+        let draft = data.path().join("draft");
+        std::fs::write(&draft, text).unwrap();
+        std::fs::rename(draft, data.path().join(name)).unwrap();
+    };
+    let linked = Agent::start(agent_config(&running, trusting(&before))).await.unwrap();
+    interact(&linked, 0);
+    linked.settled().await;
+    write("certificate.pem", "this is no certificate");
+    running.reload().await;
+    assert!(gets_in(agent_config(&running, trusting(&before))).await, "the old one stays");
+    let (certificate, key) = after.vouch("localhost");
+    write("certificate.pem", &certificate);
+    // The key is still the old one: together they cannot be used.
+    running.reload().await;
+    assert!(gets_in(agent_config(&running, trusting(&before))).await);
+    write("key.pem", &key);
+    running.reload().await;
+    assert!(gets_in(AgentConfig { agent: Some(3), ..agent_config(&running, trusting(&after)) }).await);
+    assert!(!gets_in(AgentConfig { agent: Some(4), ..agent_config(&running, trusting(&before)) }).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_names_an_agent_speaks_for_no_other() {
+    let data = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let running = coordinator(data.path(), &authority, true).await;
+    let with = |name: &str| {
+        let (certificate, key) = authority.vouch(name);
+        let identity = Some((certificate.into_bytes(), key.into_bytes()));
+        AgentTls { authority: Some(authority.pem().into_bytes()), identity, name: None }
+    };
+    assert!(gets_in(agent_config(&running, with("agent-2"))).await);
+    let refused = Agent::start(agent_config(&running, with("agent-22"))).await.unwrap_err().to_string();
+    assert!(refused.contains("is for agent 22, not for agent 2"), "{refused}");
+}

@@ -7,7 +7,7 @@ use posse_core::Epoch;
 use tracing::{error, info, warn};
 
 use super::{Outcome, Owner, State};
-use crate::federation::{FederationError, RETRY, Reason, Refusal};
+use crate::federation::{FederationError, RETRY, Reason, Refusal, config};
 use crate::log::LogError;
 
 impl Owner {
@@ -87,7 +87,13 @@ impl Owner {
         if let Some((bytes, _)) = self.failed {
             log.probe(bytes)?;
         }
-        let replay = log.replay()?;
+        let mut replay = log.replay()?;
+        if replay.state.is_some() && config::retractions(&replay.entries)?.is_some() {
+            // It was stopped between the retraction and the saved state without the agent: what it had shared before
+            // the older saved state can only be left out from the beginning.
+            replay.state = None;
+            replay.entries = log.history()?.ok_or(FederationError::HistoryGone)?;
+        }
         let name = &self.config.name;
         let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
         let entries = replay.entries.len();
@@ -130,7 +136,8 @@ impl Owner {
     /// Keeps the whole state, so that the log before it can go.
     pub(super) fn save(&mut self) {
         let Some(state) = &mut self.state else { return };
-        let saved = state.log.snapshot(&state.hub.save()).and_then(|()| state.log.truncate());
+        let keep = self.config.keep_history;
+        let saved = state.log.snapshot(&state.hub.save()).and_then(|()| state.log.truncate(keep));
         match saved {
             Ok(()) => self.metrics.log_bytes(&self.config.name, state.log.bytes()),
             // The log still has everything.

@@ -1,0 +1,86 @@
+//! Arrays from Python. A float64 array is borrowed as it is; anything else numpy makes one of.
+
+use numpy::{
+    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
+};
+use posse_core::{Arms, InputError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{input, wrong_input};
+
+/// A matrix with a row of features for each arm.
+pub(crate) fn matrix<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray2<'py, f64>> {
+    if let Ok(array) = value.cast::<PyArray2<f64>>() {
+        return borrowed(array.try_readonly());
+    }
+    let array = converted(value, 2, "arms are a matrix with a row of features for each arm")?;
+    borrowed(array.cast::<PyArray2<f64>>()?.try_readonly())
+}
+
+/// The features of one arm.
+pub(crate) fn vector<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, f64>> {
+    if let Ok(array) = value.cast::<PyArray1<f64>>() {
+        return borrowed(array.try_readonly());
+    }
+    let array = converted(value, 1, "an arm is a vector of features")?;
+    borrowed(array.cast::<PyArray1<f64>>()?.try_readonly())
+}
+
+/// Offers over time: interactions, arms, features.
+pub(crate) fn cube<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray3<'py, f64>> {
+    if let Ok(array) = value.cast::<PyArray3<f64>>() {
+        return borrowed(array.try_readonly());
+    }
+    let array = converted(value, 3, "offers have three dimensions: interactions, arms, features")?;
+    borrowed(array.cast::<PyArray3<f64>>()?.try_readonly())
+}
+
+/// An array that a Rust function elsewhere is writing to cannot be read.
+fn borrowed<T>(array: Result<T, numpy::BorrowError>) -> PyResult<T> {
+    array.map_err(|_| wrong_input("the array is being written to: pass a copy"))
+}
+
+/// A float64 array of `dimensions` dimensions with the numbers of `value`.
+fn converted<'py>(
+    value: &Bound<'py, PyAny>,
+    dimensions: usize,
+    expected: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    let numpy = py.import("numpy")?;
+    let array = numpy.call_method1("asarray", (value,))?;
+    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    // Booleans, integers and floats. Numbers hidden in objects, texts and complex numbers would change or fail silently.
+    if !["b", "i", "u", "f"].contains(&kind.as_str()) {
+        let dtype = array.getattr("dtype")?.str()?;
+        return Err(wrong_input(format!("features are of type {dtype}: expected real numbers")));
+    }
+    let got: usize = array.getattr("ndim")?.extract()?;
+    if got != dimensions {
+        return Err(wrong_input(format!("got an array of {got} dimensions: {expected}")));
+    }
+    let keywords = PyDict::new(py);
+    keywords.set_item("copy", false)?;
+    array.call_method("astype", (numpy.getattr("float64")?,), Some(&keywords))
+}
+
+/// Fills `arms` with the rows of `offer`. On an error `arms` may hold some of them.
+pub(crate) fn fill(arms: &mut Arms, offer: &PyReadonlyArray2<'_, f64>) -> PyResult<()> {
+    arms.clear();
+    let view = offer.as_array();
+    if view.nrows() > 0 && view.ncols() != arms.dimension() {
+        let error = InputError::Dimension { expected: arms.dimension(), got: view.ncols() };
+        return Err(input(&error));
+    }
+    if let (Ok(features), true) = (offer.as_slice(), view.is_standard_layout()) {
+        return features
+            .chunks_exact(arms.dimension())
+            .try_for_each(|row| arms.push(row))
+            .map_err(|error| input(&error));
+    }
+    for row in view.rows() {
+        arms.push(&row.to_vec()).map_err(|error| input(&error))?;
+    }
+    Ok(())
+}

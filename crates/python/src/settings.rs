@@ -1,0 +1,58 @@
+//! Keyword arguments and dictionaries as TOML, which is what posse's settings are written in.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use toml::Value;
+
+use crate::error::config;
+
+/// A dictionary as a table. Keys whose value is `None` are left out, as if they were not written.
+pub(crate) fn table(dict: &Bound<'_, PyDict>) -> PyResult<toml::Table> {
+    let mut table = toml::Table::new();
+    for (key, value) in dict {
+        let key: String = key.extract().map_err(|_| config("the names of settings are texts"))?;
+        if !value.is_none() {
+            let value = self::value(&key, &value)?;
+            table.insert(key, value);
+        }
+    }
+    Ok(table)
+}
+
+fn value(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Ok(switch) = value.cast::<PyBool>() {
+        return Ok(switch.is_true().into());
+    }
+    if value.is_instance_of::<PyInt>() {
+        let number: Result<i64, _> = value.extract();
+        return number.map(Value::from).map_err(|_| config(format!("`{key}` is {value}: it is too large")));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(value.extract::<f64>()?.into());
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(value.extract::<String>()?.into());
+    }
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return Ok(table(dict)?.into());
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let values: PyResult<Vec<Value>> = value.try_iter()?.map(|item| self::value(key, &item?)).collect();
+        return Ok(values?.into());
+    }
+    // Numbers of numpy, ranges, arrays and paths.
+    for convert in ["tolist", "__fspath__"] {
+        if value.hasattr(convert)? {
+            return self::value(key, &value.call_method0(convert)?);
+        }
+    }
+    if value.hasattr("__len__")? && value.hasattr("__getitem__")? {
+        let list = PyList::new(value.py(), value.try_iter()?.collect::<PyResult<Vec<_>>>()?)?;
+        return self::value(key, &list);
+    }
+    let kind = value.get_type();
+    Err(config(format!(
+        "`{key}` is of type {}: settings are numbers, texts, switches, lists or dictionaries",
+        kind.name()?
+    )))
+}
