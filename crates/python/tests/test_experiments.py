@@ -172,8 +172,13 @@ def test_ctrl_c_stops_a_run_that_goes_on_later(tmp_path: Path, monkeypatch: pyte
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(_experiments, "_show", press)
-    with pytest.raises(KeyboardInterrupt):
-        posse.run(path, out=out, jobs=8)
+    # Shells start programs in the background with this signal ignored, and Python then leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            posse.run(path, out=out, jobs=8)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert seen[0][:2] == (4, 8) and 0 <= seen[0][2] < 1
     # What had finished is kept, and the run can go on: the directory is not locked any more.
     assert len(list(out.glob("cells/*.json"))) == 4
