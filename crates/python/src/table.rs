@@ -1,4 +1,4 @@
-//! Tables of results as the buffers that Arrow is made of. Python wraps them without copying.
+//! Tables of results as the buffers that Arrow is made of. Each is copied once into memory that Python owns, and wrapped there.
 
 use numpy::{IntoPyArray, PyArray1};
 use posse_cli::embed::Values;
