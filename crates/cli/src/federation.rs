@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::experiment::Report;
 use crate::experiment::diagnostic::Diagnostic;
 use crate::experiment::resolve::{find, plain};
-use crate::experiment::source::{Entry, Node, Table, Value};
+use crate::experiment::source::{Entry, Node, Span, Table, Value};
 use crate::experiment::structure::check_section;
 use crate::experiment::values::{did_you_mean, wrong_type};
 use crate::settings::{SPAN, Section};
@@ -105,6 +105,19 @@ fn parse(text: &str, insecure: bool) -> Result<ServeConfig, Vec<Diagnostic>> {
     Ok(config)
 }
 
+/// Adds to `found` what is wrong in the table of an algorithm that has one value for each setting.
+pub(crate) fn check_algorithm(table: &Table, place: &Span, found: &mut Vec<Diagnostic>) {
+    check_section(Section::Algorithm, table, place, found);
+    let lists = table.0.iter().filter(|entry| match &entry.node.value {
+        Value::List(nodes) => nodes.iter().any(|node| node.table().is_none()),
+        _ => false,
+    });
+    found.extend(lists.map(|entry| {
+        let message = format!("`{}` is a list: a federation takes one value", entry.key);
+        Diagnostic::new(&entry.node.span, message).help("sweeps are for experiments")
+    }));
+}
+
 /// Known keys with values of the right type?
 fn check_table(owner: &str, keys: &[(&str, Takes)], table: &Table, found: &mut Vec<Diagnostic>) {
     for entry in &table.0 {
@@ -148,15 +161,7 @@ fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
         }
         (Takes::Federations, _) => "an array of tables: write [[federation]], with two brackets".into(),
         (Takes::Algorithm, Value::Table(table)) => {
-            check_section(Section::Algorithm, table, &entry.span, found);
-            let lists = table.0.iter().filter(|entry| match &entry.node.value {
-                Value::List(nodes) => nodes.iter().any(|node| node.table().is_none()),
-                _ => false,
-            });
-            found.extend(lists.map(|entry| {
-                let message = format!("`{}` is a list: a federation takes one value", entry.key);
-                Diagnostic::new(&entry.node.span, message).help("sweeps are for experiments")
-            }));
+            check_algorithm(table, &entry.span, found);
             return;
         }
         (Takes::Algorithm, _) => "a table: write [federation.algorithm]".into(),

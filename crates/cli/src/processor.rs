@@ -11,7 +11,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Begins to count.
+    /// Starts a stopwatch for the thread that calls this.
     pub(crate) fn start() -> Self {
         Self { began: Instant::now(), worked: worked() }
     }

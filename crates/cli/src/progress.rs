@@ -88,7 +88,7 @@ impl Progress {
         Self { form, total, work, state: Mutex::new(state) }
     }
 
-    /// Progress that nobody is shown and `shared` counts.
+    /// Progress that prints nothing. It writes its numbers into `shared`, where another thread reads them.
     pub(crate) fn counted(left: &[&Cell], total: usize, shared: Arc<Shared>) -> Self {
         shared.cells.store(total as u64, Ordering::Relaxed);
         shared.finished.store((total - left.len()) as u64, Ordering::Relaxed);

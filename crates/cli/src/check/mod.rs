@@ -25,7 +25,7 @@ pub(crate) enum Level {
 pub(crate) struct Check {
     /// The claim in the experiment's own words.
     pub(crate) says: Option<String>,
-    /// Why it does not hold here, as far as somebody found out. Shown only when it does not.
+    /// The reason that the experiment gives for a claim that fails here. It is shown only when the claim fails.
     pub(crate) why: Option<String>,
     /// Whether a broken claim fails the experiment or is only reported.
     pub(crate) level: Level,

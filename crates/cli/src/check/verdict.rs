@@ -14,7 +14,7 @@ pub(crate) struct Verdict {
     pub(crate) result: Judgement,
     /// By which numbers, a line for each group or curve.
     pub(crate) numbers: Vec<String>,
-    /// Why the claim does not hold, in the experiment's words; none if it holds or nobody knows.
+    /// The reason that the experiment gives for a claim that failed. `None` if the claim holds or no reason is written.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) why: Option<String>,
 }

@@ -23,7 +23,7 @@ struct Item {
 /// What a figure takes, in minutes of one processor of the machine on which experiments were measured.
 struct Cost {
     minutes: f64,
-    /// Somebody ran the whole figure. Otherwise the minutes are a guess from the sizes of its cells.
+    /// Whether the minutes were measured on a run of the whole figure. If not, they are estimated from the sizes of its cells.
     measured: bool,
 }
 

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use crate::experiment::diagnostic::Diagnostic;
 use crate::experiment::resolve::plain;
-use crate::experiment::source::{Table, Value};
-use crate::experiment::structure::check_section;
+use crate::experiment::source::Table;
+use crate::federation::check_algorithm;
 use crate::settings::Section;
 
 /// Makes the algorithm that `settings` describes: its `name`, and any of its settings under their documented names.
@@ -22,15 +22,7 @@ fn read(settings: &toml::Table, shape: Shape) -> Result<Algorithm, Vec<Diagnosti
     let text = toml::to_string(settings).map_err(|error| wrong(error.to_string()))?;
     let table = Table::parse(&text)?;
     let mut found = Vec::new();
-    check_section(Section::Algorithm, &table, &(0..0), &mut found);
-    let lists = table.0.iter().filter(|entry| match &entry.node.value {
-        Value::List(nodes) => nodes.iter().any(|node| node.table().is_none()),
-        _ => false,
-    });
-    found.extend(lists.map(|entry| {
-        let message = format!("`{}` is a list: a federation takes one value", entry.key);
-        Diagnostic::new(&entry.node.span, message).help("sweeps are for experiments")
-    }));
+    check_algorithm(&table, &(0..0), &mut found);
     if !found.is_empty() {
         return Err(found);
     }

@@ -122,7 +122,7 @@ fn horizontal(
     }
     let paths = || groups.iter().flat_map(|group| &group.choices).map(|(path, _)| path.as_str());
     let last = |path: &str| path.rsplit('.').next().unwrap_or(path).to_owned();
-    // Some settings are called like a metric, such as clusters: whoever sweeps one means it.
+    // A setting and a metric may share a name, such as clusters. An experiment that sweeps the setting means the setting.
     if let Some(path) = paths().find(|path| *path != "algorithm" && (*path == word || last(path) == word)) {
         return Some(Horizontal::Setting(path.into()));
     }

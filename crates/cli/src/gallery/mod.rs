@@ -84,7 +84,7 @@ pub(crate) fn write_page(
         host: made.manifest.host.clone(),
         cells: made.cells.len(),
         seeds: made.experiment.repetitions,
-        // What somebody measured for the whole experiment, if it is there: older results have seconds of the clock.
+        // Older results hold seconds of the clock, so the minutes in the experiment file are preferred where they are written.
         processor_minutes: figures::minutes(text).unwrap_or_else(|| minutes(made)),
         quickest_cell: quickest,
         checks: material.verdicts.clone().unwrap_or_default(),
