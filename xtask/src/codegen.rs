@@ -39,7 +39,7 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The wire format.
+/// Generates the types of the wire format, as text.
 fn types(root: &Path) -> Result<String, String> {
     let proto = root.join(CORE);
     let files: Vec<PathBuf> = CORE_FILES.iter().map(|file| proto.join(file)).collect();
@@ -67,7 +67,11 @@ fn service(root: &Path) -> Result<(String, Vec<u8>), String> {
         .client_mod_attribute("posse.v1", "#[cfg(feature = \"agent\")]")
         .server_mod_attribute("posse.v1", "#[cfg(feature = \"coordinator\")]");
     config.service_generator(builder.service_generator());
-    Ok((generate(&mut config, descriptors)?, description))
+    let code = generate(&mut config, descriptors)?;
+    // The coordinator keeps an agent's frames as they came, so its side of the service has a type with their bytes.
+    let (clients, server) = code.split_once("pub mod coordinator_server").ok_or("no server was generated")?;
+    let server = server.replace("::posse_core::wire::v1::UpFrame", "crate::received::ReceivedFrame");
+    Ok((format!("{clients}pub mod coordinator_server{server}"), description))
 }
 
 fn generate(config: &mut prost_build::Config, descriptors: FileDescriptorSet) -> Result<String, String> {

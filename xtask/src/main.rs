@@ -12,6 +12,7 @@ mod provide;
 mod python;
 mod run;
 mod skips;
+mod upgrade;
 mod verify;
 
 const USAGE: &str = "\
@@ -27,8 +28,13 @@ cargo xtask <command>
   dist [--target TRIPLE]
                     an archive in target/dist: static binary, completions, manual pages, SBOM, checksum
   python            only the tests of the Python package, on what `cargo test --workspace --no-run` has built
+  python --all      the same, and those against Ray, coba, river, scikit-learn, Gymnasium and pyright, which it installs
+  python --pages    run the notebooks, keep their pictures, and write the reference of all names
+  python --compare  the speed of the package beside others, with the wheel as it is published
   wheel             the Python package as one wheel for all Pythons, in target/xtask/wheel/out
-  second-opinion    compare privacy accounting and noise with OpenDP
+  upgrade OLD [NEW] upgrade a running federation from one posse binary to another, in both orders
+  audit [AGENTS]    attack private federations, with so many agents (200) where guesses are counted
+  second-opinion    compare privacy accounting and noise with OpenDP and dp-accounting; needs the network
   advisories        ask the RustSec database about our dependencies; needs the network";
 
 fn main() -> ExitCode {
@@ -45,7 +51,13 @@ fn main() -> ExitCode {
         ["counts", "--update"] => counts::run(&root, true),
         ["dist", ref options @ ..] => dist::command(&root, options),
         ["python"] => python::environment(&root).and_then(|environment| python::test(&root, &environment)),
+        ["python", "--all"] => python::test_all(&root),
+        ["python", "--pages"] => python::pages(&root),
+        ["python", "--compare"] => python::compare(&root),
         ["wheel"] => python::wheel(&root),
+        ["upgrade", ref binaries @ ..] => upgrade::command(&root, binaries),
+        ["audit"] => verify::audit(&root, "200"),
+        ["audit", agents] => verify::audit(&root, agents),
         ["second-opinion"] => verify::second_opinion(&root),
         ["advisories"] => provide::deny(&root).and_then(|deny| verify::advisories(&root, &deny)),
         _ => Err(USAGE.to_owned()),

@@ -8,10 +8,18 @@ use crate::skips::Skips;
 use crate::{codegen, fuzz, provide, python};
 
 /// The crates that are published, dependencies first.
-const PUBLISHED: [&str; 7] =
-    ["posse-core", "posse-conformance", "posse-sim", "posse-data", "posse-net", "posse-bench", "posse-cli"];
+const PUBLISHED: [&str; 8] = [
+    "posse-derive",
+    "posse-core",
+    "posse-conformance",
+    "posse-sim",
+    "posse-data",
+    "posse-net",
+    "posse-bench",
+    "posse-cli",
+];
 /// Examples that end by themselves. They check what they show.
-const EXAMPLES: [(&str, &str); 2] = [("posse-core", "lossy_link"), ("posse-sim", "federation")];
+const EXAMPLES: [&str; 2] = ["lossy_link", "federation"];
 
 /// Runs every check and stops at the first that fails. Lists at the end what was skipped.
 pub(crate) fn test(root: &Path) -> Result<(), String> {
@@ -22,22 +30,30 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["fmt", "--all", "--check"])?;
     step("lints");
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    step("what tests need: a browser, Python with pyarrow and grpcio-tools, data sets");
+    step("what tests need: a browser, axe-core, Python with pyarrow and grpcio-tools, data sets");
     skips.or_skip(provide::browser())?;
+    let axe = skips.or_skip(provide::axe(root))?;
     let interpreter = skips.or_skip(provide::python(root))?;
     let data = skips.or_skip(provide::data(root))?;
     step("tests and doctests");
     let mut tests = cargo_command(root);
     tests.args(["test", "--workspace", "--locked"]).env("POSSE_SKIPS", &skips.file);
     tests.envs(interpreter.map(|python| ("PYTHON", python))).envs(data.map(|data| ("POSSE_DATA", data)));
+    tests.envs(axe.map(|axe| ("AXE", axe)));
     run(&mut tests)?;
     step("the Python package: its wheel, its tests, its types");
     if let Some(environment) = skips.or_skip(python::environment(root))? {
         python::test(root, &environment)?;
     }
+    step("alert rules for Prometheus");
+    if skips.or_skip(provide::promtool())?.is_some() {
+        alerts(root)?;
+    }
     step("examples");
-    for (package, example) in EXAMPLES {
-        cargo(root, &["run", "--quiet", "--locked", "--package", package, "--example", example])?;
+    // The tests have built them. `cargo run --package` would build core and all below it again, with the features
+    // that this package alone asks for.
+    for example in EXAMPLES {
+        run(&mut Command::new(python::target(root).join("debug/examples").join(example)))?;
     }
     step("documentation, as docs.rs builds it and with private items");
     documentation(root)?;
@@ -54,10 +70,33 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     skips.finish()
 }
 
-/// Compares privacy accounting and noise with OpenDP, in a workspace of its own because OpenDP is heavy.
+/// Compares privacy accounting and noise with OpenDP, in a workspace of its own because OpenDP is heavy, and what the command
+/// promises with Google's dp-accounting.
 pub(crate) fn second_opinion(root: &Path) -> Result<(), String> {
     let manifest = "--manifest-path=second-opinion/Cargo.toml";
-    cargo(root, &["test", manifest, "--locked", "--target-dir=target/second-opinion", "--", "--nocapture"])
+    cargo(root, &["test", manifest, "--locked", "--target-dir=target/second-opinion", "--", "--nocapture"])?;
+    cargo(root, &["build", "--locked", "--workspace", "--bin=posse"])?;
+    let environment = root.join("target/xtask/dp-accounting");
+    let python = environment.join("bin/python");
+    run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "dp-accounting==0.6.0"]))?;
+    let script = root.join("second-opinion/promises.py");
+    run(Command::new(&python).arg(script).arg(root.join("target/debug/posse")))
+}
+
+/// Attacks private federations: agents by themselves, over the network, and as processes. With `agents` of them in every attack
+/// that counts guesses.
+pub(crate) fn audit(root: &Path, agents: &str) -> Result<(), String> {
+    if !agents.parse().is_ok_and(|agents: u64| agents >= 24 && agents.is_multiple_of(2)) {
+        return Err(format!("{agents} is no even number of agents, 24 or more"));
+    }
+    for (test, filter) in [("core", "privacy"), ("net", "privacy"), ("network", "audit")] {
+        step(&format!("attacks in {test}"));
+        let mut command = cargo_command(root);
+        command.args(["test", "--locked", "--workspace", "--test", test, filter, "--", "--nocapture"]);
+        run(command.env("POSSE_AUDIT_AGENTS", agents))?;
+    }
+    Ok(())
 }
 
 /// Asks the RustSec database. No part of the test command: the answer changes with the day and not with the tree.
@@ -77,6 +116,14 @@ fn documentation(root: &Path) -> Result<(), String> {
     let libraries: Vec<String> = libraries.map(|name| format!("--package={name}")).collect();
     let libraries: Vec<&str> = libraries.iter().map(String::as_str).collect();
     doc(&[&libraries[..], &["--lib", "--all-features"]].concat())
+}
+
+/// Lets Prometheus's own tool read the rules, and run them against the series of their tests.
+fn alerts(root: &Path) -> Result<(), String> {
+    let promtool =
+        |arguments: &[&str]| run(Command::new("promtool").args(arguments).current_dir(root.join("deploy")));
+    promtool(&["check", "rules", "alerts.yml"])?;
+    promtool(&["test", "rules", "alerts-test.yml"])
 }
 
 /// Makes the packages that would be published, and does not build them: they are the crates that were just tested.

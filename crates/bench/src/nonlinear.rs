@@ -106,7 +106,7 @@ fn gradients(
 
 /// A history that grows from nothing to its limit.
 fn kernel(history: usize, offers: &Offers) -> anyhow::Result<Nonlinear> {
-    let config = KernelConfig { history_limit: history, ..Default::default() };
+    let config = KernelConfig { max_history: history, ..Default::default() };
     let (lambda, nu) = (config.regularization, config.exploration);
     measure("kernel-ucb", history, history, &Algorithm::KernelUcb(config), offers, || {
         let mut plain = PlainKernelUcb::new(DIMENSION, lambda, nu);

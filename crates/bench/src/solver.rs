@@ -42,7 +42,7 @@ pub fn solved(effort: Effort) -> anyhow::Result<Vec<Solved>> {
 }
 
 fn measure(dimension: usize, observations: u64, solver: Solver) -> anyhow::Result<Solved> {
-    let update = SolverConfig { solver, most_evaluations: 100_000, ..SolverConfig::default() };
+    let update = SolverConfig { solver, max_evaluations: 100_000, ..SolverConfig::default() };
     let schedule = ScheduledGlbUcb { round_every: observations, update, ..ScheduledGlbUcb::default() };
     let config = RunConfig {
         seed: Seed(0),

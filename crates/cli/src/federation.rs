@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context;
-use posse_core::{ConfigError, TimeSpan};
-use posse_net::coordinator::ServeConfig;
+use posse_core::ConfigError;
+use posse_core::settings::Described;
+use posse_net::coordinator::{Limits, ServeConfig};
+use posse_net::federation::FederationConfig;
 use serde::Deserialize;
 
 use crate::experiment::Report;
@@ -12,64 +14,38 @@ use crate::experiment::diagnostic::Diagnostic;
 use crate::experiment::resolve::{find, plain};
 use crate::experiment::source::{Entry, Node, Span, Table, Value};
 use crate::experiment::structure::check_section;
-use crate::experiment::values::{did_you_mean, wrong_type};
-use crate::settings::{SPAN, Section};
+use crate::experiment::values::{did_you_mean, fits, wrong_type};
+use crate::settings::{Kind, Section, Setting};
 use crate::suggest::closest;
 
 /// The kind of value that a key of the file takes.
 #[derive(Clone, Copy)]
 enum Takes {
-    Text,
-    Whole,
-    Number,
-    Flag,
-    /// A length of time with its unit.
-    Span,
-    OneOf(&'static [&'static str]),
+    /// What a setting of this kind takes.
+    Kind(Kind),
     Table(&'static [(&'static str, Self)]),
+    /// The table `[limits]`, with the settings of [`Limits`].
+    Limits,
     /// The array of tables `[[federation]]`.
     Federations,
-    /// The table `[federation.algorithm]`.
-    Algorithm,
 }
 
 const TOP: &[(&str, Takes)] = &[
-    ("listen", Takes::Text),
-    ("admin", Takes::Text),
-    ("data", Takes::Text),
-    ("authentication", Takes::OneOf(&["token", "none"])),
+    ("listen", TEXT),
+    ("admin", TEXT),
+    ("data", TEXT),
+    ("authentication", Takes::Kind(Kind::OneOf(&["token", "none"]))),
     ("tls", Takes::Table(TLS)),
-    ("limits", Takes::Table(LIMITS)),
+    ("limits", Takes::Limits),
     ("federation", Takes::Federations),
 ];
-const TLS: &[(&str, Takes)] =
-    &[("certificate", Takes::Text), ("key", Takes::Text), ("client_ca", Takes::Text)];
-const LIMITS: &[(&str, Takes)] = &[
-    ("connections", Takes::Whole),
-    ("connections_per_address", Takes::Whole),
-    ("streams_per_connection", Takes::Whole),
-    ("frames_per_second", Takes::Whole),
-    ("waiting_megabytes", Takes::Whole),
-    ("patience", Takes::Span),
-];
-const FEDERATION: &[(&str, Takes)] = &[
-    ("name", Takes::Text),
-    ("algorithm", Takes::Algorithm),
-    ("dimension", Takes::Whole),
-    ("agents", Takes::Whole),
-    ("horizon", Takes::Whole),
-    ("seed", Takes::Whole),
-    ("feature_bound", Takes::Number),
-    ("reward_bound", Takes::Number),
-    ("frame_kilobytes", Takes::Whole),
-    ("resend_after", Takes::Span),
-    ("snapshot_megabytes", Takes::Whole),
-    ("quarantine_after", Takes::Whole),
-    ("quarantine", Takes::Span),
-    ("observations_per_second", Takes::Whole),
-    ("deadline", Takes::Span),
-    ("keep_history", Takes::Flag),
-];
+const TLS: &[(&str, Takes)] = &[("certificate", TEXT), ("key", TEXT), ("client_ca", TEXT)];
+const TEXT: Takes = Takes::Kind(Kind::Text);
+
+/// The keys of a table with these settings.
+fn keys(settings: Vec<Setting>) -> Vec<(&'static str, Takes)> {
+    settings.into_iter().map(|setting| (setting.key, Takes::Kind(setting.kind))).collect()
+}
 
 /// Reads and checks the file at `path`. Relative paths in it are relative to where it is.
 pub(crate) fn read(path: &Path, insecure: bool) -> anyhow::Result<ServeConfig> {
@@ -136,20 +112,19 @@ fn check_table(owner: &str, keys: &[(&str, Takes)], table: &Table, found: &mut V
 fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
     let Entry { key, node, .. } = entry;
     let expected = match (takes, &node.value) {
-        (Takes::Text, Value::Scalar(toml::Value::String(_))) => return,
-        (Takes::Text, _) => "a text".into(),
-        (Takes::Whole, Value::Scalar(toml::Value::Integer(number))) if *number >= 0 => return,
-        (Takes::Whole, _) => "a whole number, zero or more".into(),
-        (Takes::Number, Value::Scalar(toml::Value::Integer(_) | toml::Value::Float(_))) => return,
-        (Takes::Number, _) => "a number".into(),
-        (Takes::Flag, Value::Scalar(toml::Value::Boolean(_))) => return,
-        (Takes::Flag, _) => "true or false".into(),
-        (Takes::Span, Value::Scalar(toml::Value::String(text))) if text.parse::<TimeSpan>().is_ok() => return,
-        (Takes::Span, _) => SPAN.into(),
-        (Takes::OneOf(words), Value::Scalar(toml::Value::String(word))) if words.contains(&word.as_str()) => {
+        (Takes::Kind(Kind::Algorithm), Value::Table(table)) => {
+            check_algorithm(table, &entry.span, found);
             return;
         }
-        (Takes::OneOf(words), _) => format!("one of {}", words.join(", ")),
+        (Takes::Kind(Kind::Algorithm), _) => "a table: write [federation.algorithm]".into(),
+        // A federation takes one value, not a list of them.
+        (Takes::Kind(kind), Value::Scalar(_)) if fits(&kind, node) => return,
+        (Takes::Kind(kind), _) => kind.expected(),
+        (Takes::Limits, Value::Table(table)) => {
+            check_table("[limits]", &keys(Limits::settings()), table, found);
+            return;
+        }
+        (Takes::Limits, _) => format!("a table: write [{key}]"),
         (Takes::Table(keys), Value::Table(table)) => {
             check_table(&format!("[{key}]"), keys, table, found);
             return;
@@ -160,18 +135,13 @@ fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
             return;
         }
         (Takes::Federations, _) => "an array of tables: write [[federation]], with two brackets".into(),
-        (Takes::Algorithm, Value::Table(table)) => {
-            check_algorithm(table, &entry.span, found);
-            return;
-        }
-        (Takes::Algorithm, _) => "a table: write [federation.algorithm]".into(),
     };
     found.push(wrong_type(key, node, &expected));
 }
 
 fn check_federation(node: &Node, found: &mut Vec<Diagnostic>) {
     let Some(table) = node.table() else { return };
-    check_table("a federation", FEDERATION, table, found);
+    check_table("a federation", &keys(FederationConfig::settings()), table, found);
     let needed = [
         ("name", "name = \"shop\""),
         ("dimension", "dimension = 25"),
@@ -223,8 +193,6 @@ fn misplaced(root: &Table, error: &ConfigError) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
-    use posse_net::coordinator::Limits;
-
     use super::*;
 
     const SMALLEST: &str =
@@ -246,15 +214,19 @@ mod tests {
 
     #[test]
     fn every_setting_can_be_written_and_no_other() {
-        let keys = |value: serde_json::Value| -> Vec<String> {
+        let written = |value: serde_json::Value| -> Vec<String> {
             value.as_object().unwrap().keys().cloned().collect()
         };
         let listed =
             |keys: &[(&str, Takes)]| keys.iter().map(|(key, _)| (*key).to_owned()).collect::<Vec<_>>();
         let config = parse(SMALLEST, false).unwrap();
-        assert_eq!(listed(TOP), keys(serde_json::to_value(&config).unwrap()));
-        assert_eq!(listed(LIMITS), keys(serde_json::to_value(Limits::default()).unwrap()));
-        assert_eq!(listed(FEDERATION), keys(serde_json::to_value(&config.federations[0]).unwrap()));
+        assert_eq!(listed(TOP), written(serde_json::to_value(&config).unwrap()));
+        assert_eq!(
+            listed(&keys(Limits::settings())),
+            written(serde_json::to_value(Limits::default()).unwrap())
+        );
+        let federation = written(serde_json::to_value(&config.federations[0]).unwrap());
+        assert_eq!(listed(&keys(FederationConfig::settings())), federation);
     }
 
     #[test]

@@ -43,8 +43,8 @@ use clap::Parser;
 
 use command::{
     Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
-    doctor, evaluate, load, log, merge, privacy, report as report_command, reproduce, run, serve, start,
-    token, worlds,
+    doctor, evaluate, init, load, log, merge, privacy, report as report_command, reproduce, run, serve,
+    start, token, worlds,
 };
 use experiment::Report;
 
@@ -83,6 +83,7 @@ enum Command {
     Bench(bench::Args),
     Demo(demo_command::Args),
     Doctor(doctor::Args),
+    Init(init::Args),
     Serve(serve::Args),
     Agent(agent::Args),
     Token(token::Args),
@@ -92,9 +93,22 @@ enum Command {
     Log(log::Args),
     Load(load::Args),
     Completions(completions::Args),
-    // No help lists it: it is for those who make archives and packages.
-    #[command(hide = true)]
     Manual(completions::ManualArgs),
+}
+
+impl Cli {
+    /// The command that prepares or inspects data, evaluates or merges, if these arguments name one of them. Others keep
+    /// the process busy, or take it over.
+    fn embedded(arguments: &[String]) -> Result<(anyhow::Result<Ending>, String), String> {
+        let words = std::iter::once("posse").chain(arguments.iter().map(String::as_str));
+        let cli = Self::try_parse_from(words).map_err(|error| error.render().to_string())?;
+        Ok(match &cli.command {
+            Command::Data(args) => command::printed(|| data::run(args)),
+            Command::Evaluate(args) => command::printed(|| evaluate::run(args)),
+            Command::Merge(args) => command::printed(|| merge::run(args)),
+            _ => return Err("only data, evaluate and merge can be run inside another program".into()),
+        })
+    }
 }
 
 /// Runs the command that the arguments of this process name. Returns the code that the process exits with.
@@ -115,6 +129,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo_command::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Token(args) => token::run(args),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::experiment::Cell;
 use crate::metric::METRICS;
-use crate::settings::Section;
+use crate::settings::{Section, outside};
 use crate::share::{Flow, Spread};
 
 /// What a cell that ran to its end leaves behind.
@@ -84,7 +84,7 @@ pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Valu
             if section == Section::Algorithm {
                 map.shift_remove("name");
             }
-            map
+            outside::unfolded(map)
         }
         _ => unreachable!("configurations are structs with string keys"),
     }

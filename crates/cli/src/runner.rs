@@ -14,6 +14,7 @@ use anyhow::Context;
 use posse_sim::{AgentGroups, Curve, Event, Ledger, Observer, RunError, Sent, Stage, Tally};
 use rayon::prelude::*;
 
+use crate::embed::OutsideFailure;
 use crate::experiment::{Cell, Curves};
 use crate::processor::Stopwatch;
 use crate::progress::Progress;
@@ -93,7 +94,10 @@ fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool)
         }),
         Ok(Err(RunError::Stopped { .. })) => return None,
         Ok(Err(error)) => Err(error.to_string()),
-        Err(panic) => Err(format!("a bug in posse: {}", reason(&*panic))),
+        Err(panic) => Err(match panic.downcast_ref::<OutsideFailure>() {
+            Some(failure) => failure.text.clone(),
+            None => format!("a bug in posse: {}", reason(&*panic)),
+        }),
     })
 }
 

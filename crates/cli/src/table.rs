@@ -67,7 +67,7 @@ fn line(id: &str, rows: &[Row<'_>]) -> [String; 7] {
 }
 
 /// Digits after the point that an error may ask for.
-const MOST_DIGITS: usize = 4;
+const MAX_DIGITS: usize = 4;
 
 /// A mean over repetitions and its standard error.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Estimate {
         match self.error {
             Some(error) if error > 0.0 && error.is_finite() => {
                 let shown = |scale: &Scale| (error / scale.factor) * 10f64.powi(scale.digits as i32) >= 0.95;
-                while !shown(&scale) && scale.digits < MOST_DIGITS {
+                while !shown(&scale) && scale.digits < MAX_DIGITS {
                     scale.digits += 1;
                 }
                 if !shown(&scale) {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use posse_core::wire::{encode_downlink, encode_uplink};
 use posse_core::{
-    Agent, AgentId, Algorithm, Arms, Coordinator, Downlink, Entrance, Federation, Link, Outgoing, Placement,
-    Seed, Shape, Tick, Uplink, UserId,
+    Agent, AgentId, Algorithm, Arms, Coordinator, Downlink, Entrance, Federation, LinkFunction, Outgoing,
+    Placement, Seed, Shape, Tick, Uplink, UserId,
 };
 
 pub(crate) const AGENTS: u64 = 3;
@@ -58,10 +58,10 @@ pub(crate) fn arms(shape: Shape, step: u64) -> Arms {
 pub(crate) fn reward(algorithm: &Algorithm, x: &[f64], step: u64) -> f64 {
     let mean: f64 = x.iter().enumerate().map(|(i, x)| x / (i + 1) as f64).sum();
     let reward = mean + 0.1 * Seed(5).stream("conformance-reward", 0, step).normal();
-    match algorithm.link() {
-        Some(Link::Logistic | Link::Probit) => f64::from(reward > 0.0),
-        Some(Link::Poisson) => reward.max(0.0),
-        Some(Link::Identity) | None => reward,
+    match algorithm.link_function() {
+        Some(LinkFunction::Logistic | LinkFunction::Probit) => f64::from(reward > 0.0),
+        Some(LinkFunction::Poisson) => reward.max(0.0),
+        Some(LinkFunction::Identity) | None => reward,
     }
 }
 

@@ -57,8 +57,8 @@ impl Recipe for Planted {
         self.inner.sharing()
     }
 
-    fn link(&self) -> Option<posse_core::Link> {
-        self.inner.link()
+    fn link_function(&self) -> Option<posse_core::LinkFunction> {
+        self.inner.link_function()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The contract of a coordinator.
 
+use std::collections::BTreeSet;
+
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, ClusterId, Tick, Version};
@@ -28,6 +30,12 @@ pub trait Coordinator: Send {
 
     /// When [`tick`](Self::tick) has something to do next, if ever.
     fn deadline(&self) -> Option<Tick>;
+
+    /// The agents that an open round or phase waits for; `None` if none is open. A host that knows all of them to be
+    /// away may let the deadline pass early.
+    fn waits_for(&self) -> Option<&BTreeSet<AgentId>> {
+        None
+    }
 
     /// Returns what the coordinator holds, without copying it.
     fn inspect(&self) -> CoordinatorView<'_>;

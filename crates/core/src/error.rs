@@ -135,6 +135,9 @@ pub enum ProtocolError {
         /// The number of the frame that came.
         got: u64,
     },
+    /// An algorithm from outside of posse refused a message, for the reason that it gives.
+    #[error("the algorithm refused the message: {0}")]
+    Outside(String),
     /// What one agent shared cannot be taken out again, because messages of this kind carry traces of it.
     #[error("what one agent shared cannot be taken out of {0} messages of the others")]
     Inseparable(&'static str),

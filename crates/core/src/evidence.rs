@@ -21,7 +21,7 @@ pub struct Evidence {
 }
 
 /// The most observations that are believed: widths count in `f64`, and sums of counts never wrap.
-const MOST_OBSERVATIONS: u64 = 1 << 53;
+const MAX_OBSERVATIONS: u64 = 1 << 53;
 
 impl Evidence {
     /// No observations yet, of `dimension` features each.
@@ -53,7 +53,7 @@ impl Evidence {
             let nothing = self.gram.iter().chain(&self.moment).all(|&v| v == 0.0);
             return nothing.then_some(()).ok_or(ProtocolError::Evidence("numbers without observations"));
         }
-        if self.count > MOST_OBSERVATIONS {
+        if self.count > MAX_OBSERVATIONS {
             return Err(ProtocolError::Evidence("more observations than can be counted"));
         }
         let diagonal = |i: usize| self.gram[packed(i) + i];
@@ -82,7 +82,7 @@ impl Evidence {
         if !self.is_finite() || self.gram.iter().chain(&self.moment).any(|v| v.abs() > 1e150) {
             return Err(ProtocolError::Evidence("not all numbers are finite"));
         }
-        if self.count > MOST_OBSERVATIONS {
+        if self.count > MAX_OBSERVATIONS {
             return Err(ProtocolError::Evidence("more observations than can be counted"));
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Evidence {
         sum.count = self.count.saturating_add(other.count);
         add_assign(&mut sum.gram, &other.gram);
         add_assign(&mut sum.moment, &other.moment);
-        if sum.is_finite() && sum.count <= MOST_OBSERVATIONS {
+        if sum.is_finite() && sum.count <= MAX_OBSERVATIONS {
             Ok(sum)
         } else {
             Err(ProtocolError::Evidence("it overflows what is there"))

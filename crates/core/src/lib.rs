@@ -80,6 +80,9 @@
 //! - `docs/algorithms` in the repository has a page for each algorithm, `docs/protocol.md` the rules of
 //!   delivery.
 #![forbid(unsafe_code)]
+// The derive of `settings` names this crate as its users do.
+extern crate self as posse_core;
+
 mod agent;
 mod algorithm;
 mod aligned;
@@ -107,6 +110,7 @@ mod recipe;
 mod ridge;
 mod scoring;
 pub mod session;
+pub mod settings;
 mod time_span;
 mod trigger;
 mod width;
@@ -125,7 +129,7 @@ pub use evidence::{Evidence, packed};
 pub use exchange::{JoinPolicy, RoundConfig};
 pub use federation::{Federation, Placement};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm, Precision, RoundClock, ScheduledGlbUcb, Solver,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, LinkFunction, OnsGlm, Precision, RoundClock, ScheduledGlbUcb, Solver,
     SolverConfig, UcbGlm,
 };
 pub use ids::*;

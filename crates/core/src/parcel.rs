@@ -1,5 +1,7 @@
 //! Evidence wrapped for travel: as its matrix, or as a low-rank factor when that is smaller.
 
+use std::sync::{Arc, OnceLock};
+
 use crate::evidence::{Evidence, packed};
 use crate::wire::is_zero;
 
@@ -16,7 +18,7 @@ pub enum Parcel {
 }
 
 /// Evidence whose matrix is FFᵀ, with F one column a pivot.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct LowRank {
     /// The row that each column eliminated; later columns are zero there.
     pub(crate) pivots: Vec<u32>,
@@ -24,6 +26,15 @@ pub struct LowRank {
     pub(crate) columns: Vec<f64>,
     pub(crate) moment: Vec<f64>,
     pub(crate) count: u64,
+    /// The evidence, once it was asked for: whoever checks a message and whoever adds it up need the same matrix.
+    unpacked: OnceLock<Arc<Evidence>>,
+}
+
+impl PartialEq for LowRank {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.pivots, &self.columns, &self.moment, self.count)
+            == (&other.pivots, &other.columns, &other.moment, other.count)
+    }
 }
 
 impl Parcel {
@@ -36,30 +47,37 @@ impl Parcel {
             let (pivots, columns) = pivoted_cholesky(d, evidence.gram(), rank);
             if columns.len() < packed(d) {
                 let (moment, count) = (evidence.moment().to_vec(), evidence.count());
-                return Self::LowRank(LowRank { pivots, columns, moment, count });
+                return Self::LowRank(LowRank::new(pivots, columns, moment, count));
             }
         }
         Self::Dense(evidence.clone())
     }
 
     /// The evidence inside. A low-rank parcel gives the matrix back up to rounding; its sender must count
-    /// this result as sent, so that both sides hold the same numbers.
+    /// this result as sent, so that both sides hold the same numbers. A parcel is unpacked once, however often and by
+    /// however many parts of a program it is asked.
     #[must_use]
-    pub fn unwrap(&self) -> Evidence {
+    pub fn evidence(&self) -> &Evidence {
+        match self {
+            Self::Dense(evidence) => evidence,
+            Self::LowRank(parcel) => parcel.unpacked.get_or_init(|| Arc::new(parcel.unpack())),
+        }
+    }
+
+    /// The same without keeping it: for senders, whose parcels wait until they are acknowledged.
+    pub(crate) fn to_evidence(&self) -> Evidence {
         match self {
             Self::Dense(evidence) => evidence.clone(),
-            Self::LowRank(parcel) => {
-                let d = parcel.moment.len();
-                let mut gram = vec![0.0; packed(d)];
-                parcel.for_each_column(|column| {
-                    for i in 0..d {
-                        for j in 0..=i {
-                            gram[packed(i) + j] += column[i] * column[j];
-                        }
-                    }
-                });
-                Evidence::from_parts_unchecked(gram, parcel.moment.clone(), parcel.count)
-            }
+            Self::LowRank(parcel) => parcel.unpack(),
+        }
+    }
+
+    /// Whether [`evidence`](Self::evidence) has nothing left to compute.
+    #[must_use]
+    pub fn is_unpacked(&self) -> bool {
+        match self {
+            Self::Dense(_) => true,
+            Self::LowRank(parcel) => parcel.unpacked.get().is_some(),
         }
     }
 
@@ -97,7 +115,10 @@ impl Parcel {
     pub(crate) fn without_moment(mut self) -> Self {
         match &mut self {
             Self::Dense(evidence) => evidence.set_moment(&vec![0.0; evidence.dimension()]),
-            Self::LowRank(parcel) => parcel.moment.fill(0.0),
+            Self::LowRank(parcel) => {
+                parcel.moment.fill(0.0);
+                parcel.unpacked = OnceLock::new();
+            }
         }
         self
     }
@@ -122,6 +143,23 @@ impl Parcel {
 }
 
 impl LowRank {
+    pub(crate) const fn new(pivots: Vec<u32>, columns: Vec<f64>, moment: Vec<f64>, count: u64) -> Self {
+        Self { pivots, columns, moment, count, unpacked: OnceLock::new() }
+    }
+
+    fn unpack(&self) -> Evidence {
+        let d = self.moment.len();
+        let mut gram = vec![0.0; packed(d)];
+        self.for_each_column(|column| {
+            for i in 0..d {
+                for j in 0..=i {
+                    gram[packed(i) + j] += column[i] * column[j];
+                }
+            }
+        });
+        Evidence::from_parts_unchecked(gram, self.moment.clone(), self.count)
+    }
+
     /// Calls `visit` with each column of F, zeros filled in.
     pub(crate) fn for_each_column(&self, mut visit: impl FnMut(&[f64])) {
         let d = self.moment.len();
@@ -199,7 +237,7 @@ mod tests {
         fn a_parcel_gives_back_what_was_wrapped(d in 1usize..14, n in 0u64..20, seed: u64) {
             let evidence = random_evidence(d, n, seed);
             let parcel = Parcel::wrap(&evidence);
-            let back = parcel.unwrap();
+            let back = parcel.evidence();
             prop_assert_eq!(back.count(), evidence.count());
             prop_assert_eq!(back.moment(), evidence.moment());
             let scale = evidence.gram().iter().fold(1e-300_f64, |a, b| a.max(b.abs()));
@@ -218,6 +256,18 @@ mod tests {
                 prop_assert_eq!(parcel.scalars(), (LowRank::column_scalars(d, rank) + moment) as u64);
             }
         }
+    }
+
+    #[test]
+    fn a_parcel_is_unpacked_once_and_by_whoever_asks_first() {
+        let parcel = Parcel::wrap(&random_evidence(9, 2, 7));
+        assert!(matches!(parcel, Parcel::LowRank(_)) && !parcel.is_unpacked());
+        let first: *const Evidence = parcel.evidence();
+        assert!(parcel.is_unpacked());
+        assert!(std::ptr::eq(first, parcel.evidence()), "the same matrix, not another one");
+        assert_eq!(parcel.to_evidence(), *parcel.evidence());
+        // What is sent or compared does not depend on whether it was unpacked.
+        assert_eq!(parcel, Parcel::wrap(&random_evidence(9, 2, 7)));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use crate::error::ConfigError;
 use crate::evidence::packed;
 use crate::exchange::{JoinPolicy, Silent};
 use crate::federation::{Federation, Placement};
-use crate::glm::Link;
+use crate::glm::LinkFunction;
 use crate::ids::AgentId;
 use crate::privacy::PrivacyConfig;
+use crate::settings::Setting;
 
 /// An algorithm with its settings.
 ///
@@ -55,7 +56,7 @@ pub trait Recipe: fmt::Debug + Send + Sync {
     }
 
     /// The link between features and rewards, for algorithms that have one: it says which rewards they take.
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         None
     }
 
@@ -79,9 +80,21 @@ pub trait Recipe: fmt::Debug + Send + Sync {
         self.largest_upload(dimension).matrix
     }
 
+    /// About how much work an interaction is, in those of a linear learner, in a run of `agents` with so many
+    /// `observations` each. Runs that take longest begin first, and progress is estimated by it.
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        1.0
+    }
+
     /// What to change when messages are longer than a network can carry.
     fn too_long(&self, dimension: u64, _agents: u64) -> ConfigError {
         ConfigError::new("dimension", dimension, "its messages are longer than 1 GB: use fewer features")
+    }
+
+    /// What the settings mean, for listings. Recipes from outside of posse whose settings derive
+    /// [`Described`](trait@crate::settings::Described) return theirs; those of posse are known without it.
+    fn described(&self) -> Vec<Setting> {
+        Vec::new()
     }
 
     /// The settings as text, for agents that join over a network and make the same recipe from it. Only recipes

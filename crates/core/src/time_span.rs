@@ -26,6 +26,9 @@ const UNITS: [(&str, u64); 6] = [
 pub struct NotATimeSpan;
 
 impl TimeSpan {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
     /// A span of so many microseconds.
     #[must_use]
     pub const fn from_micros(microseconds: u64) -> Self {

@@ -1,12 +1,13 @@
 //! Confidence widths: how far the estimate may be off, in units of an arm's own width.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 use crate::ridge::Ridge;
 
 /// How the information in a width is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum WidthForm {
     /// ln det(I + Σxxᵀ/λ), from the data at hand.
@@ -17,7 +18,7 @@ pub enum WidthForm {
 }
 
 /// The regression model that an algorithm of the linear family keeps, and the width of its confidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ModelConfig {
     /// λ > 0: the weight of the prior belief that parameters are zero. Small values let early
@@ -31,9 +32,9 @@ pub struct ModelConfig {
     pub norm_bound: f64,
     /// How the width measures information. Default log-det.
     pub width: WidthForm,
-    /// Multiplies the theoretical width. Default 1.
+    /// ≥ 0: multiplies the theoretical width. Default 1.
     pub width_scale: f64,
-    /// Replaces the theoretical width by a constant, as is common on real data (0.3).
+    /// ≥ 0: replaces the theoretical width by a constant, as is common on real data (0.3).
     pub fixed_width: Option<f64>,
 }
 

@@ -1,9 +1,7 @@
 //! What every algorithm does, whatever it is.
 
-mod support;
-
+use crate::support::host::{AGENTS, Case, Event, Host, STEPS, cases};
 use posse_core::{Agent, AgentId, Algorithm, Arms, InputError, Kernel, Placement, UserId};
-use support::host::{AGENTS, Case, Event, Host, STEPS, cases};
 
 /// A second agent in the same state.
 fn twin(case: &Case, id: u64, agent: &dyn Agent) -> Box<dyn Agent> {
@@ -100,7 +98,7 @@ fn what_an_agent_learns_shows_in_its_view() {
             let is_full = match &case.algorithm {
                 // A full history is frozen: what comes then is counted and not learned from.
                 Algorithm::KernelUcb(config) | Algorithm::KernelTs(config) => {
-                    learned[id] > config.history_limit as u64
+                    learned[id] > config.max_history as u64
                 }
                 _ => false,
             };

@@ -1,12 +1,10 @@
 //! Deadlines count from the moment a round opens, by a time that every event brings along.
 
-mod support;
-
+use crate::support::NOW;
+use crate::support::link::{Link, RESEND};
 use posse_core::TimeSpan;
 use posse_core::session::{Endpoint, Hub};
 use posse_core::*;
-use support::NOW;
-use support::link::{Link, RESEND};
 
 const HOUR: TimeSpan = TimeSpan::from_secs(3600);
 /// How long rounds and phases wait, in microseconds.

@@ -35,7 +35,7 @@ fn picks(agent: &mut dyn Agent) -> Vec<usize> {
 
 #[test]
 fn a_full_history_is_not_learned_from_any_more() {
-    let config = KernelConfig { history_limit: 21, ..KernelConfig::default() };
+    let config = KernelConfig { max_history: 21, ..KernelConfig::default() };
     for algorithm in both(&config) {
         let (mut full, mut fuller) = (agent(&algorithm), agent(&algorithm));
         teach(&mut *full, 21);
@@ -50,7 +50,7 @@ fn a_full_history_is_not_learned_from_any_more() {
 
 #[test]
 fn a_history_with_room_is_learned_from() {
-    let config = KernelConfig { history_limit: 22, ..KernelConfig::default() };
+    let config = KernelConfig { max_history: 22, ..KernelConfig::default() };
     let (mut one, mut other) =
         (agent(&Algorithm::KernelUcb(config.clone())), agent(&Algorithm::KernelUcb(config)));
     teach(&mut *one, 21);
@@ -96,12 +96,11 @@ fn bad_input_is_refused_and_changes_nothing() {
 
 #[test]
 fn states_of_other_histories_are_refused_and_change_nothing() {
-    let limited =
-        |history_limit| Algorithm::KernelUcb(KernelConfig { history_limit, ..KernelConfig::default() });
+    let limited = |max_history| Algorithm::KernelUcb(KernelConfig { max_history, ..KernelConfig::default() });
     let mut long = agent(&limited(100));
     teach(&mut *long, 30);
-    for history_limit in [29, 10] {
-        let mut short = agent(&limited(history_limit));
+    for max_history in [29, 10] {
+        let mut short = agent(&limited(max_history));
         teach(&mut *short, 5);
         let before = short.save();
         assert!(short.restore(&long.save()).is_err());

@@ -1,6 +1,6 @@
 //! Which part of this crate may know which: read off the `use` lines.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Families know the parts below them and not each other; only the list of algorithms knows all of them.
@@ -45,5 +45,50 @@ fn families_do_not_know_each_other() {
         let families = used(text).into_iter().filter(|name| FAMILIES.contains(name) && *name != part);
         let others: Vec<&str> = families.collect();
         assert!(others.is_empty(), "{} uses {others:?}", place.display());
+    }
+}
+
+/// The name of the type that a line defines at the top of a file, if it defines one.
+fn defined(line: &str) -> Option<&str> {
+    let line =
+        ["pub(crate) ", "pub(super) ", "pub "].iter().find_map(|p| line.strip_prefix(p)).unwrap_or(line);
+    let rest = ["struct ", "enum ", "trait ", "type "].iter().find_map(|word| line.strip_prefix(word))?;
+    rest.split(|c: char| !c.is_alphanumeric()).next()
+}
+
+#[test]
+fn a_name_stands_for_one_type_in_a_crate() {
+    for crate_ in ["core", "sim", "net", "conformance"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_).join("src");
+        let mut files = Vec::new();
+        sources(&root, &mut files);
+        let mut known: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for file in files {
+            // Generated types mirror ours under the same names, in a module of their own.
+            if file.ends_with("v1.rs") || file.ends_with("tests.rs") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            for name in text.lines().filter_map(defined) {
+                if let Some(other) = known.insert(name.into(), file.clone()) {
+                    panic!("{name} is a type in {} and in {}", other.display(), file.display());
+                }
+            }
+        }
+        assert!(known.len() > 5, "{crate_} has its types where they were");
+    }
+}
+
+#[test]
+fn the_page_about_the_protocol_names_every_kind_of_message() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = std::fs::read_to_string(root.join("src/message.rs")).unwrap();
+    let page = std::fs::read_to_string(root.join("../../docs/protocol.md")).unwrap();
+    // The arms of `kind`: `Self::Receipt { .. } => "receipt",`.
+    let ends = source.lines().filter_map(|line| line.trim().strip_suffix("\","));
+    let kinds: BTreeSet<&str> = ends.filter_map(|line| Some(line.split_once("=> \"")?.1)).collect();
+    assert!(kinds.len() >= 25, "the kinds are where they were: {kinds:?}");
+    for kind in kinds {
+        assert!(page.contains(&format!("| **{kind}** |")), "no row says who sends `{kind}`, and when");
     }
 }

@@ -1,11 +1,9 @@
 //! Rounds that lose agents, parts and memory: every part counts once.
 
-mod support;
-
+use crate::support::link::{AGENTS, Link, RESEND};
 use posse_core::session::LogEvent;
 use posse_core::*;
 use posse_core::{SyncLinUcb, TimeSpan};
-use support::link::{AGENTS, Link, RESEND};
 
 fn rounds(round_deadline: Option<TimeSpan>) -> Algorithm {
     let round_threshold = Threshold(2.0);

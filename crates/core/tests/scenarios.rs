@@ -1,10 +1,8 @@
 //! Failures by name: what must happen, one by one.
 
-mod support;
-
+use crate::support::link::{AGENTS, Link, RESEND};
 use posse_core::session::{LogEvent, UpFrame};
 use posse_core::*;
-use support::link::{AGENTS, Link, RESEND};
 
 /// Uploads after every observation; downloads rarely.
 fn exchange() -> Algorithm {
@@ -91,7 +89,7 @@ fn a_snapshot_acknowledges_the_upload_it_contains() {
         (view.in_flight.is_some(), view.shared)
     };
     let snapshot = |contains| {
-        let evidence = support::random_evidence(2, 5, 1).into();
+        let evidence = crate::support::random_evidence(2, 5, 1).into();
         let version = Version(3);
         Downlink::Snapshot(Snapshot { authoritative: false, version, contains, information: 2.0, evidence })
     };
@@ -155,7 +153,7 @@ fn a_restarted_agent_sends_again_what_was_on_its_way() {
     link.restart(0);
     assert_eq!(
         link.endpoints[0].deadline(),
-        Some(support::NOW.after(TimeSpan::from_micros(RESEND))),
+        Some(crate::support::NOW.after(TimeSpan::from_micros(RESEND))),
         "at once"
     );
     link.settle();
@@ -379,4 +377,24 @@ fn another_agents_state_is_not_restored() {
     let before = link.hub.save();
     link.hub.restore(&state).unwrap_err();
     assert_eq!(link.hub.save(), before);
+}
+
+#[test]
+fn an_old_state_hears_in_a_new_epoch_too_that_another_copy_of_it_has_spoken() {
+    let mut link = Link::joined(exchange());
+    let old = link.endpoints[0].save();
+    link.learn(0);
+    link.settle();
+    // The old state is put back, and makes another first upload before it is answered.
+    link.endpoints[0].restore(&old).unwrap();
+    link.endpoints[0].finish_replay();
+    let hello = link.endpoints[0].hello(link.now);
+    link.learn(0);
+    link.hub.begin_epoch(link.now, Epoch(1));
+    let step = link.hub.receive(link.now, AgentId(0), hello).unwrap();
+    let (_, snapshot) = step.frames[0].clone();
+    let before = link.endpoints[0].save();
+    let refused = link.endpoints[0].receive(link.now, snapshot);
+    assert_eq!(refused, Err(ProtocolError::FrameGap { expected: 0, got: 1 }));
+    assert_eq!(link.endpoints[0].save(), before, "what it has learned is not taken for the other's upload");
 }

@@ -1,11 +1,9 @@
 //! Sessions under whatever links and processes do: every message counts once and in order.
 
-mod support;
-
+use crate::support::link::{AGENTS, Link};
 use posse_core::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use support::link::{AGENTS, Link};
 
 /// What happens next.
 #[derive(Clone, Debug)]
@@ -123,7 +121,7 @@ proptest! {
             prop_assert!(!doubled(&link.shared()), "after {fault:?}");
         }
         link.settle();
-        let mut expected = vec![0.0; support::link::OBSERVATIONS];
+        let mut expected = vec![0.0; crate::support::link::OBSERVATIONS];
         expected[..link.observed].fill(1.0);
         prop_assert_eq!(link.everywhere(), expected);
         let views = link.endpoints.iter().map(|endpoint| endpoint.agent().inspect());

@@ -148,9 +148,9 @@ fn settings_of_kernels_are_refused_by_name() {
         refuse(KernelConfig { exploration: value, ..good() }, "exploration");
     }
     for value in [0, 20_001] {
-        refuse(KernelConfig { history_limit: value, ..good() }, "history_limit");
+        refuse(KernelConfig { max_history: value, ..good() }, "max_history");
     }
-    let edge = KernelConfig { exploration: 0.0, history_limit: 20_000, length_scale: 1e-100, ..good() };
+    let edge = KernelConfig { exploration: 0.0, max_history: 20_000, length_scale: 1e-100, ..good() };
     assert_eq!(Algorithm::KernelUcb(edge).check(Shape::shared(1)), Ok(()));
 }
 

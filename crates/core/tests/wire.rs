@@ -1,9 +1,8 @@
 //! The wire format: everything comes back, costs what it says, and no bytes hurt.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{down_frames, downlinks, log_entries, random_evidence, up_frames, uplinks};
 use posse_core::session::{DownFrame, LogEntry, UpFrame};
 use posse_core::wire::{decode_downlink, decode_uplink, encode_downlink, encode_uplink};
 use posse_core::{
@@ -11,7 +10,6 @@ use posse_core::{
     RoundId, Snapshot, Uplink, Version, packed,
 };
 use proptest::prelude::*;
-use support::{down_frames, downlinks, log_entries, random_evidence, up_frames, uplinks};
 
 fn answer(snapshot: Option<Snapshot>) -> Downlink {
     let news = News { version: Version(3), count: 70, information: 1.0, agents: 3, rate: 0.1, doubt: 2.0 };
@@ -170,7 +168,7 @@ proptest! {
     fn spliced_lengths_are_decoded_or_refused(
         mut bytes in encodings(),
         place: prop::sample::Index,
-        length in support::integers(),
+        length in crate::support::integers(),
         tail in proptest::collection::vec(any::<u8>(), 0..20),
     ) {
         let mut varint = Vec::new();
@@ -192,7 +190,7 @@ proptest! {
             prop_assert!(information.is_finite() && information >= 0.0);
         }
         if let Ok(Uplink::Evidence(upload)) = decode_uplink(&bytes) {
-            let evidence = upload.evidence.unwrap();
+            let evidence = upload.evidence.evidence();
             prop_assert!(evidence.is_finite());
             prop_assert_eq!(evidence.dimension(), upload.evidence.dimension());
         }

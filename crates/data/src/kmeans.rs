@@ -18,7 +18,7 @@ pub struct Clusters {
 }
 
 /// Most moves of all centres; data of this kind settles long before, or has no clusters.
-const MOST_ITERATIONS: u32 = 100;
+const MAX_ITERATIONS: u32 = 100;
 /// Centres have settled when the inertia improves by less than this share.
 const SETTLED: f64 = 1e-5;
 
@@ -35,7 +35,7 @@ pub fn cluster(rows: &[f64], width: usize, count: usize, seed: Seed) -> Clusters
     let mut nearest = Nearest::new(rows.len() / width);
     let mut iterations = 0;
     let mut inertia = nearest.assign(rows, width, &centroids);
-    while iterations < MOST_ITERATIONS {
+    while iterations < MAX_ITERATIONS {
         nearest.move_centroids(rows, width, &mut centroids);
         iterations += 1;
         let better = nearest.assign(rows, width, &centroids);

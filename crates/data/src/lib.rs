@@ -15,7 +15,7 @@
 //! | [`parquet_file`] | how are columns written to a Parquet file, and read from one? |
 //! | [`labelled`] | how does a labelled table become a world? |
 //! | [`recommender`] | how do ratings and tags become one? |
-//! | [`log`] | how does a log of decisions become one that can be evaluated on? |
+//! | [`decision_log`] | how does a log of decisions become one that can be evaluated on? |
 //! | [`ope`] | what would another policy have earned? |
 //! | [`health`] | can experiments on this data be believed? |
 //! | [`kmeans`] | which rows belong together? |
@@ -26,12 +26,12 @@
 
 pub mod archive;
 pub mod catalogue;
+pub mod decision_log;
 mod error;
 pub mod health;
 pub mod kmeans;
 pub mod labelled;
 mod load;
-pub mod log;
 pub mod ope;
 pub mod parquet_file;
 pub mod principal;

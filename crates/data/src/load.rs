@@ -99,6 +99,9 @@ fn interactions(directory: &Path, manifest: &Manifest) -> Result<Data, DataError
         users.wholes.get(2).into_iter().flatten().map(|&group| u32::try_from(group).unwrap_or(0)).collect();
     let count = users.wholes.first().map_or(0, Vec::len);
     let mut interactions = Interactions::new(items.width, items.numbers, count, &events, groups);
+    if users.width > 0 {
+        interactions = interactions.and_then(|known| known.with_users(users.numbers));
+    }
     if let Ok(table) = manifest.table(POOLS, directory) {
         let mut pools = vec![Vec::new(); events.len()];
         scan(directory, table, |columns| {

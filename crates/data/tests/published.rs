@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use posse_data::catalogue;
+use posse_data::decision_log::{DecisionLog, load_log, prepare_log};
 use posse_data::labelled::{TableSettings, prepare_table};
-use posse_data::log::{Log, load_log, prepare_log};
-use posse_data::ope::{Estimator, Evidence, Interval, effective_sample_size, estimate};
+use posse_data::ope::{Estimator, Interval, JudgedRow, effective_sample_size, estimate};
 use posse_data::recommender::{RecommenderSettings, prepare};
 
 /// The folder of a data set, if it is here.
@@ -68,11 +68,11 @@ fn movie_lens_has_the_published_users_items_and_events() {
 
 /// A policy that prefers some items whoever is there, and a model that believes in others, so that every number
 /// below follows from the log by a formula.
-fn evidence(log: &Log, row: usize) -> Evidence {
+fn evidence(log: &DecisionLog, row: usize) -> JudgedRow {
     let preference = |item: usize| (1 + item % 7) as f64;
     let all: f64 = (0..80).map(preference).sum();
     let expected = |item: usize| 0.001 * (1 + item % 5) as f64;
-    Evidence {
+    JudgedRow {
         reward: log.reward(row),
         propensity: log.propensity(row),
         policy: preference(log.action(row)) / all,
@@ -123,7 +123,7 @@ fn estimates_on_open_bandit_data_are_those_of_the_published_definitions() {
         let manifest = prepare_log(&files, &out, false, &mut |_| {}).unwrap();
         assert_eq!((manifest.counts["rows"], manifest.counts["items"]), (10_000, 80));
         let log = load_log(&out).unwrap();
-        let rows: Vec<Evidence> = (0..log.rows()).map(|row| evidence(&log, row)).collect();
+        let rows: Vec<JudgedRow> = (0..log.rows()).map(|row| evidence(&log, row)).collect();
         let estimators = [
             Estimator::Ips,
             Estimator::Snips,
@@ -143,10 +143,10 @@ fn estimates_on_open_bandit_data_are_those_of_the_published_definitions() {
         // Of the policy that shows item (row + 8) mod 80, or (row + 18) mod 80: 3 clicks in 139 rows, 4 in 132.
         let (shift, clicks, matches) = if policy == "random" { (8, 3.0, 139.0) } else { (18, 4.0, 132.0) };
         let same = |row: usize| f64::from(u8::from(log.action(row) == (row + shift) % 80));
-        let sure: Vec<Evidence> = rows
+        let sure: Vec<JudgedRow> = rows
             .iter()
             .enumerate()
-            .map(|(row, evidence)| Evidence { policy: same(row), ..*evidence })
+            .map(|(row, evidence)| JudgedRow { policy: same(row), ..*evidence })
             .collect();
         let replay = estimate(&sure, Estimator::Replay, Interval::Normal, 0.95).unwrap();
         assert_eq!((replay.value, replay.effective), (clicks / matches, matches), "{policy}");

@@ -1,6 +1,6 @@
 //! Where time comes from: the one place of the project that reads a clock to make ticks of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use posse_core::{Tick, TimeSpan};
@@ -22,6 +22,13 @@ impl Clock {
     /// A clock that shows what `now` returns. It may stand still.
     pub fn new(now: impl Fn() -> Tick + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
+    }
+
+    /// This clock, but one that never goes back: after it was set back, time goes on from where it was. What waits for a
+    /// moment on a clock that was set back by a day would wait for a day.
+    pub(crate) fn steady(self) -> Self {
+        let time = Mutex::new(RunningTime::new(self));
+        Self::new(move || time.lock().unwrap_or_else(PoisonError::into_inner).now())
     }
 
     /// Returns the time, in microseconds.
@@ -104,5 +111,17 @@ mod tests {
         assert_eq!(time.now(), end_of_log.after(TimeSpan::from_micros(5)));
         wall.fetch_add(2, Ordering::SeqCst);
         assert_eq!(time.now(), end_of_log.after(TimeSpan::from_micros(7)));
+    }
+
+    #[test]
+    fn a_steady_clock_goes_on_after_it_was_set_back() {
+        let wall = Arc::new(AtomicU64::new(1_700_000_000_000_000));
+        let shown = Arc::clone(&wall);
+        let clock = Clock::new(move || Tick(shown.load(Ordering::SeqCst))).steady();
+        let start = clock.now();
+        wall.fetch_sub(86_400_000_000, Ordering::SeqCst);
+        assert_eq!(clock.now(), start);
+        wall.fetch_add(50, Ordering::SeqCst);
+        assert_eq!(clock.now(), start.after(TimeSpan::from_micros(50)));
     }
 }

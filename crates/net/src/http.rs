@@ -18,7 +18,7 @@ use tracing::warn;
 
 /// Something that connections come to: a port, or a socket in the file system.
 pub(crate) trait Accepts: Send + 'static {
-    /// A connection.
+    /// The connection that an accepted client speaks over.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// Waits for the next connection.

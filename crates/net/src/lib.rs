@@ -57,6 +57,12 @@ pub mod log;
 #[cfg(feature = "coordinator")]
 mod metrics;
 mod protocol;
+/// What proxies that speak the protocol themselves receive.
+#[cfg(feature = "coordinator")]
+#[doc(hidden)]
+pub mod received;
+#[cfg(any(feature = "agent", feature = "coordinator"))]
+mod trace;
 mod upgrade;
 /// The types generated from `proto/posse/v1`, for clients and proxies that speak the protocol themselves. They follow
 /// the generators' versions, not this crate's.
@@ -73,6 +79,8 @@ pub use metrics::Metrics;
 /// The machines and their types, which this crate's functions take and return.
 pub use posse_core;
 pub use protocol::{OLDEST_PROTOCOL, PROTOCOL};
+#[cfg(any(feature = "agent", feature = "coordinator"))]
+pub use trace::Tracer;
 
 pub use posse_core::{AgentId, Arms, ConfigError, Incarnation, InputError, UserId};
 
@@ -81,6 +89,9 @@ pub const DESCRIPTION: &[u8] = include_bytes!("v1.bin");
 
 /// The metadata of a refusal that names its reason, in the words that metrics use.
 pub(crate) const REASON: &str = "posse-reason";
+
+/// The metadata of an answer to a join: number and checksum of the newest message that was accepted of the agent's life.
+pub(crate) const LAST_WORD: &str = "posse-last-word";
 
 /// An error followed by what caused it.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {

@@ -53,7 +53,7 @@ pub struct Uploaded {
 /// Links that are open and silent. Dropping it closes them.
 #[derive(Debug)]
 pub struct Idle {
-    links: Vec<Link>,
+    links: Vec<GreetedLink>,
 }
 
 impl Idle {
@@ -72,7 +72,7 @@ impl Idle {
 
 /// A link that the coordinator has greeted.
 #[derive(Debug)]
-struct Link {
+struct GreetedLink {
     frames: mpsc::Sender<v1::UpFrame>,
     incoming: Streaming<v1::DownFrame>,
     life: u64,
@@ -145,7 +145,7 @@ async fn connect(url: &str) -> Result<Channel, Status> {
         .map_err(unusable)
 }
 
-async fn link(channel: Channel, agent: u64) -> Result<Link, Status> {
+async fn link(channel: Channel, agent: u64) -> Result<GreetedLink, Status> {
     let number = agent.to_string().parse().expect("digits are plain text");
     let named = |mut metadata: tonic::metadata::MetadataMap| {
         metadata.insert("posse-agent", number);
@@ -164,12 +164,12 @@ async fn link(channel: Channel, agent: u64) -> Result<Link, Status> {
     frames.send(hello).await.map_err(gone)?;
     let mut incoming = client.link(request).await?.into_inner();
     incoming.message().await?;
-    Ok(Link { frames, incoming, life })
+    Ok(GreetedLink { frames, incoming, life })
 }
 
 /// Milliseconds that each upload took.
 async fn keep_uploading(
-    mut link: Link,
+    mut link: GreetedLink,
     evidence: Evidence,
     stop: Arc<AtomicBool>,
 ) -> Result<Vec<f64>, Status> {

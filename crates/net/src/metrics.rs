@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
-use crate::federation::Reason;
+use crate::federation::{AgentInfo, Reason};
 
 /// A coordinator's counters. Cheap to clone; all clones count together.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ struct Counters {
     registry: Registry,
     connected: Family<Of, Gauge>,
     quarantined: Family<Of, Gauge>,
+    away: Family<Of, Gauge>,
     uploads: Family<Of, Counter>,
     downloads: Family<Of, Counter>,
     bytes: Family<Direction, Counter>,
@@ -32,6 +33,25 @@ struct Counters {
     round: Family<Of, Histogram, fn() -> Histogram>,
     staleness: Family<Of, Gauge<f64, AtomicU64>>,
     observations: Family<Of, Gauge>,
+    agent_up: Family<OfAgent, Gauge>,
+    agent_last_seen: Family<OfAgent, Gauge>,
+    agent_observations: Family<OfAgent, Gauge>,
+    build: Family<Build, Gauge>,
+}
+
+/// How many agents of a federation have metrics of their own. Each costs Prometheus three series.
+const AGENTS: usize = 200;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfAgent {
+    federation: String,
+    agent: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
+    commit: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -65,6 +85,7 @@ impl Default for Metrics {
         let mut counters = Counters {
             connected: Family::default(),
             quarantined: Family::default(),
+            away: Family::default(),
             uploads: Family::default(),
             downloads: Family::default(),
             bytes: Family::default(),
@@ -74,6 +95,10 @@ impl Default for Metrics {
             round: Family::new_with_constructor(seconds),
             staleness: Family::default(),
             observations: Family::default(),
+            agent_up: Family::default(),
+            agent_last_seen: Family::default(),
+            agent_observations: Family::default(),
+            build: Family::default(),
             registry: Registry::default(),
         };
         registry.register("agents_connected", "Agents with a link", counters.connected.clone());
@@ -82,6 +107,7 @@ impl Default for Metrics {
             "Agents whose messages are not taken",
             counters.quarantined.clone(),
         );
+        registry.register("agents_away", "Agents away for longer than their lease", counters.away.clone());
         registry.register("uploads", "Messages from agents that were kept", counters.uploads.clone());
         registry.register("downloads", "Messages sent to agents", counters.downloads.clone());
         registry.register("frame_bytes", "Bytes of frames", counters.bytes.clone());
@@ -92,6 +118,12 @@ impl Default for Metrics {
         let staleness = "Information that the connected agent furthest behind lacks (log-determinant gap)";
         registry.register("staleness", staleness, counters.staleness.clone());
         registry.register("observations", "Observations in the evidence", counters.observations.clone());
+        registry.register("agent_up", "Whether the agent has a link", counters.agent_up.clone());
+        let last_seen = "When a frame of the agent last came, in seconds since 1970";
+        registry.register("agent_last_seen_seconds", last_seen, counters.agent_last_seen.clone());
+        let shared = "Observations taken from the agent since the coordinator started";
+        registry.register("agent_observations", shared, counters.agent_observations.clone());
+        registry.register("build_info", "Version of the program", counters.build.clone());
         counters.registry = registry;
         Self(Arc::new(counters))
     }
@@ -106,9 +138,12 @@ impl Metrics {
         text
     }
 
-    pub(crate) fn connected(&self, federation: &str, connected: usize, quarantined: usize) {
-        self.0.connected.get_or_create(&of(federation)).set(connected as i64);
-        self.0.quarantined.get_or_create(&of(federation)).set(quarantined as i64);
+    /// How many agents have a link, are in quarantine and are away.
+    pub(crate) fn agents(&self, federation: &str, counts: [usize; 3]) {
+        let gauges = [&self.0.connected, &self.0.quarantined, &self.0.away];
+        for (gauge, count) in gauges.into_iter().zip(counts) {
+            gauge.get_or_create(&of(federation)).set(count as i64);
+        }
     }
 
     pub(crate) fn uploads(&self, federation: &str, count: u64) {
@@ -140,6 +175,24 @@ impl Metrics {
 
     pub(crate) fn round(&self, federation: &str, took: Duration) {
         self.0.round.get_or_create(&of(federation)).observe(took.as_secs_f64());
+    }
+
+    /// Shows the agents with the lowest numbers by themselves: all of a small federation, and a bounded number of series
+    /// of a large one. `known` is in order.
+    pub(crate) fn each_agent(&self, federation: &str, known: &[AgentInfo]) {
+        for known in known.iter().take(AGENTS) {
+            let label = OfAgent { federation: federation.into(), agent: known.agent };
+            self.0.agent_up.get_or_create(&label).set(i64::from(known.connected));
+            self.0.agent_last_seen.get_or_create(&label).set(known.last_seen.unwrap_or(0) as i64);
+            self.0.agent_observations.get_or_create(&label).set(known.observations as i64);
+        }
+    }
+
+    /// Names the program in `posse_build_info`.
+    pub(crate) fn build(&self, commit: Option<&str>) {
+        let build =
+            Build { version: env!("CARGO_PKG_VERSION"), commit: commit.unwrap_or("unknown").to_owned() };
+        self.0.build.get_or_create(&build).set(1);
     }
 
     pub(crate) fn measured(&self, federation: &str, staleness: f64, observations: u64) {

@@ -1,15 +1,32 @@
 //! Settings as earlier versions wrote them, made into those of this one.
 //!
-//! Until format 1 a length of time was a bare number: microseconds in an algorithm, milliseconds or seconds elsewhere.
+//! Until format 1 a length of time was a bare number: microseconds in an algorithm, milliseconds or seconds elsewhere. Some
+//! settings of algorithms had other names.
 
 use serde_json::{Value, json};
 
 /// Settings of algorithms that are lengths of time.
 const DEADLINES: [&str; 2] = ["round_deadline", "phase_deadline"];
 
+/// Settings of algorithms that have another name now, with today's.
+const RENAMED: [(&str, &str); 7] = [
+    ("history_limit", "max_history"),
+    ("full_limit", "max_full_parameters"),
+    ("most_evaluations", "max_evaluations"),
+    ("least_growth", "min_growth"),
+    ("most_growth", "max_growth"),
+    ("least_news", "min_news"),
+    ("most_withheld", "max_withheld"),
+];
+
 /// Changes the settings of an algorithm, which may lie in tables within tables.
 pub(crate) fn algorithm(settings: &mut Value) {
     let Value::Object(settings) = settings else { return };
+    for (former, today) in RENAMED {
+        if let Some(value) = settings.shift_remove(former) {
+            settings.insert(today.into(), value);
+        }
+    }
     for (name, value) in settings {
         if DEADLINES.contains(&name.as_str()) {
             span(value, "us");
@@ -51,5 +68,24 @@ pub(crate) fn federation(settings: &mut Value) {
 fn span(value: &mut Value, unit: &str) {
     if let Some(number) = value.as_u64() {
         *value = json!(format!("{number}{unit}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn former_names_and_bare_numbers_become_todays() {
+        let mut settings = json!({
+            "name": "exchange-lin-ucb", "most_growth": 3.0, "round_deadline": 30,
+            "nested": { "history_limit": 5 },
+        });
+        algorithm(&mut settings);
+        let expected = json!({
+            "name": "exchange-lin-ucb", "max_growth": 3.0, "round_deadline": "30us",
+            "nested": { "max_history": 5 },
+        });
+        assert_eq!(settings, expected);
     }
 }

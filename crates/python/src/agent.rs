@@ -13,6 +13,7 @@ use crate::array::{cube, fill, matrix, vector};
 use crate::error::{decode, input, protocol, wrong_input};
 use crate::federation::{Federation, ticks};
 use crate::machine::{Machine, START, SharedMachine, Spec};
+use crate::own::free;
 
 /// Interactions of a replay between two looks at Ctrl-C.
 const CHUNK: usize = 4096;
@@ -24,7 +25,7 @@ const CHUNK: usize = 4096;
 ///
 /// The agent never sends anything by itself. What it has to say waits in it, and is taken by ``Federation.exchange`` or, if
 /// messages travel some other way, by ``take_uplink``.
-#[pyclass(frozen, module = "posse")]
+#[pyclass(frozen, module = "posse", name = "FederationAgent")]
 pub(crate) struct Agent {
     spec: Arc<Spec>,
     machine: SharedMachine,
@@ -103,7 +104,7 @@ impl Agent {
         let mut machine = self.machine(py);
         fill(&mut machine.arms, &offer)?;
         let Machine { agent, arms, .. } = &mut *machine;
-        let choice = py.detach(|| agent.choose(user, arms)).map_err(|error| input(&error))?;
+        let choice = free(py, || agent.choose(user, arms))?.map_err(|error| input(&error))?;
         Ok((choice.arm, choice.propensity))
     }
 
@@ -138,7 +139,7 @@ impl Agent {
         let mut machine = self.machine(py);
         fill(&mut machine.arms, &offer)?;
         let Machine { agent, arms, outbox } = &mut *machine;
-        let question = py.detach(|| agent.prepare(now, user, arms)).map_err(|error| input(&error))?;
+        let question = free(py, || agent.prepare(now, user, arms))?.map_err(|error| input(&error))?;
         let asks = question.is_some();
         outbox.extend(question);
         Ok(asks)
@@ -167,7 +168,7 @@ impl Agent {
                 &copied[..]
             }
         };
-        py.detach(|| machine.learn(user, features, reward)).map_err(|error| input(&error))
+        free(py, || machine.learn(user, features, reward))?.map_err(|error| input(&error))
     }
 
     /// Choose and learn many times in one call, without the interpreter's lock.
@@ -238,7 +239,7 @@ impl Agent {
         let message = decode_downlink(message).map_err(|error| decode(&error))?;
         let mut machine = self.machine(py);
         let machine = &mut *machine;
-        py.detach(|| machine.receive(message)).map_err(|error| protocol(&error))
+        free(py, || machine.receive(message))?.map_err(|error| protocol(&error))
     }
 
     /// What the agent holds.
@@ -277,17 +278,22 @@ impl Agent {
     /// Encode everything that a restored agent needs to go on with the same choices.
     ///
     /// Messages that wait in the agent are not part of it: take them first. Pickling keeps them.
-    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.machine(py).agent.save())
+    fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut machine = self.machine(py);
+        let agent = &mut machine.agent;
+        let state = free(py, move || agent.save())?;
+        Ok(PyBytes::new(py, &state))
     }
 
     /// Go on from a state that an agent of the same settings saved.
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.machine(py).agent.restore(state).map_err(|error| decode(&error))
+        let mut machine = self.machine(py);
+        let machine = &mut *machine;
+        free(py, || machine.agent.restore(state))?.map_err(|error| decode(&error))
     }
 
     fn __repr__(&self) -> String {
-        format!("<posse.Agent {} of {}>", self.id, self.spec.algorithm.name())
+        format!("<posse.FederationAgent {} of {}>", self.id, self.spec.algorithm.name())
     }
 
     /// Pickles the agent with its state, its waiting messages and the settings of its federation, without the other members.
@@ -365,13 +371,13 @@ pub(crate) fn replayed<'py>(
     let mut choices = Vec::with_capacity(steps);
     while choices.len() < steps {
         let end = steps.min(choices.len() + CHUNK);
-        py.detach(|| {
+        free(py, || {
             for step in choices.len()..end {
                 let offer = &offers[step * arms * features..(step + 1) * arms * features];
                 choices.push(interact(step, offer, &rewards[step * arms..(step + 1) * arms])? as i64);
             }
             Ok::<(), PyErr>(())
-        })?;
+        })??;
         py.check_signals()?;
     }
     Ok(choices)

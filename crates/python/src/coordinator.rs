@@ -11,13 +11,14 @@ use pyo3::types::PyBytes;
 use crate::error::{decode, protocol, wrong_input};
 use crate::federation::{seconds, ticks};
 use crate::machine::Desk;
+use crate::own::free;
 
 /// Where the evidence of all agents comes together.
 ///
 /// ``Federation.coordinator`` is the one of that federation. A program with a transport of its own tells it who joins and
 /// leaves, brings it every message once and in order, and delivers what it returns: pairs of an agent's number and a message.
 /// Times are seconds since any fixed moment and never go back; a call without one happens at the time of the call before.
-#[pyclass(frozen, module = "posse")]
+#[pyclass(frozen, module = "posse", name = "FederationCoordinator")]
 pub(crate) struct Coordinator {
     desk: Arc<Mutex<Desk>>,
 }
@@ -165,11 +166,11 @@ impl Coordinator {
         let agent = check(&desk, agent)?;
         pass(&mut desk, now)?;
         let desk = &mut *desk;
-        let letters = py.detach(|| {
+        let letters = free(py, || {
             let now = desk.now;
             let outgoing = desk.coordinator.receive(now, agent, message)?;
             Ok(desk.addressed(outgoing))
-        });
+        })?;
         letters.map(|letters| encoded(py, letters)).map_err(|error| protocol(&error))
     }
 
@@ -196,6 +197,6 @@ impl Coordinator {
     fn __repr__(&self, py: Python<'_>) -> String {
         let desk = self.desk(py);
         let view = desk.coordinator.inspect();
-        format!("<posse.Coordinator of {} agents, {} observations>", view.agents, view.observations)
+        format!("<posse.FederationCoordinator of {} agents, {} observations>", view.agents, view.observations)
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod exception {
     pyo3::import_exception!(posse._errors, ProtocolError);
     pyo3::import_exception!(posse._errors, DecodeError);
     pyo3::import_exception!(posse._errors, ExperimentError);
+    pyo3::import_exception!(posse._errors, ConnectError);
+    pyo3::import_exception!(posse._errors, Violation);
 }
 
 /// The caller passed something that no algorithm can use.
@@ -40,4 +42,9 @@ pub(crate) fn decode(error: &DecodeError) -> PyErr {
 /// An experiment that cannot be run, or results that cannot be read.
 pub(crate) fn experiment(text: impl Into<String>) -> PyErr {
     exception::ExperimentError::new_err(text.into())
+}
+
+/// A live agent that cannot reach its coordinator, was refused, or cannot go on.
+pub(crate) fn connect(text: impl Into<String>) -> PyErr {
+    exception::ConnectError::new_err(text.into())
 }

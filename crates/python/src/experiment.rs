@@ -12,6 +12,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
 use crate::error::{config, experiment};
+use crate::own::free;
 use crate::settings;
 use crate::table::RawTable;
 
@@ -36,6 +37,7 @@ enum State {
 #[pyo3(signature = (*, path = None, settings = None, figure = None, name = "experiment", quick = false, seed = None, repetitions = None))]
 #[allow(clippy::too_many_arguments, reason = "only the Python package calls it, with names")]
 pub(crate) fn plan(
+    py: Python<'_>,
     path: Option<PathBuf>,
     settings: Option<&Bound<'_, PyDict>>,
     figure: Option<&str>,
@@ -44,16 +46,15 @@ pub(crate) fn plan(
     seed: Option<u64>,
     repetitions: Option<u64>,
 ) -> PyResult<Running> {
-    let read = match (path, settings, figure) {
+    let text = settings.map(settings::table).transpose()?.map(|table| toml::to_string(&table));
+    let text = text.transpose().map_err(|error| config(error.to_string()))?;
+    // Reading builds worlds, and own ones are built by Python.
+    let read = free(py, || match (path, text, figure) {
         (Some(path), None, None) => Plan::read(&path, quick),
         (None, None, Some(figure)) => Plan::figure(figure, quick),
-        (None, Some(settings), None) => {
-            let text =
-                toml::to_string(&settings::table(settings)?).map_err(|error| config(error.to_string()))?;
-            Plan::parse(name, &text, quick)
-        }
+        (None, Some(text), None) => Plan::parse(name, &text, quick),
         _ => Err("an experiment comes from one of a file, a dictionary and a figure".into()),
-    };
+    })?;
     let mut plan = read.map_err(config)?;
     if let Some(repetitions) = repetitions {
         plan.set_seeds(seed, repetitions).map_err(config)?;
@@ -64,8 +65,8 @@ pub(crate) fn plan(
 /// Read the results that a run left in a directory.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value, reason = "arguments from Python are made for the call")]
-pub(crate) fn load(directory: PathBuf) -> PyResult<Running> {
-    let outcome = Outcome::read(&directory).map_err(experiment)?;
+pub(crate) fn load(py: Python<'_>, directory: PathBuf) -> PyResult<Running> {
+    let outcome = free(py, || Outcome::read(&directory))?.map_err(experiment)?;
     Ok(Running::new(State::Ended(Arc::new(outcome))))
 }
 
@@ -76,6 +77,13 @@ type Settings = Vec<(String, String, String)>;
 #[pyfunction]
 pub(crate) fn algorithms() -> Vec<(&'static str, &'static str, Settings)> {
     embed::algorithms().into_iter().map(|listed| (listed.name, listed.summary, listed.settings)).collect()
+}
+
+/// Run one of the commands data, evaluate and merge, and return what it prints.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value, reason = "arguments from Python are made for the call")]
+pub(crate) fn command(py: Python<'_>, arguments: Vec<String>) -> PyResult<String> {
+    free(py, || embed::command(&arguments))?.map_err(experiment)
 }
 
 /// Published figures: id, paper, what it shows, and whether it can be run here.
@@ -100,15 +108,22 @@ impl Running {
 #[pymethods]
 impl Running {
     /// Start all cells on other threads. Returns at once.
-    #[pyo3(signature = (out = None, force = false, jobs = None))]
-    fn start(&self, py: Python<'_>, out: Option<PathBuf>, force: bool, jobs: Option<u16>) -> PyResult<()> {
+    #[pyo3(signature = (out = None, force = false, jobs = None, shard = None))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        out: Option<PathBuf>,
+        force: bool,
+        jobs: Option<u16>,
+        shard: Option<String>,
+    ) -> PyResult<()> {
         let mut state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let State::Planned(plan) = std::mem::replace(&mut *state, State::Gone) else {
             return Err(experiment("the experiment was started before"));
         };
         let (sender, receiver) = channel();
         let (stop, progress) = (Arc::clone(&self.stop), Arc::clone(&self.progress));
-        let options = PlanOptions { out, force, jobs };
+        let options = PlanOptions { out, force, jobs, shard };
         std::thread::Builder::new()
             .name("posse-experiment".into())
             .spawn(move || {
@@ -158,6 +173,14 @@ impl Running {
     fn progress(&self) -> (u64, u64, f64) {
         let Progress { cells, finished, .. } = &*self.progress;
         (finished.load(Ordering::Relaxed), cells.load(Ordering::Relaxed), self.progress.share())
+    }
+
+    /// How many cells there are, of an experiment that was not started.
+    fn cells(&self, py: Python<'_>) -> PyResult<usize> {
+        match &*self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner) {
+            State::Planned(plan) => Ok(plan.cells()),
+            _ => Err(experiment("the experiment was started before")),
+        }
     }
 
     #[getter]

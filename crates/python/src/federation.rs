@@ -16,14 +16,15 @@ use crate::agent::{Agent, replayed};
 use crate::coordinator::Coordinator;
 use crate::error::{config, decode, input, protocol, wrong_input};
 use crate::machine::{Desk, Host, OpenError, SharedMachine, Spec, Trouble, lock};
+use crate::own::free;
 use crate::settings;
 
 /// Agents and a coordinator of one algorithm.
 ///
 /// Parameters
 /// ----------
-/// algorithm : str
-///     The name of the algorithm; ``posse.algorithms()`` lists them with their settings.
+/// algorithm : str or type of Agent
+///     The name of the algorithm, or a class of your own; ``posse.algorithms()`` lists the names with their settings.
 /// dimension : int
 ///     How many features an arm has that mean the same to all agents.
 /// agents : int, optional
@@ -64,7 +65,7 @@ pub(crate) fn ticks(seconds: f64) -> PyResult<Tick> {
     Err(wrong_input(format!("`now` is {seconds}: it must be a time in seconds, zero or more")))
 }
 
-/// Ticks as seconds.
+/// The time of the machines, which is in microseconds, as seconds.
 pub(crate) fn seconds(ticks: Tick) -> f64 {
     ticks.0 as f64 / 1e6
 }
@@ -122,8 +123,10 @@ impl Federation {
 impl Federation {
     #[new]
     #[pyo3(signature = (algorithm, *, dimension, agents = 1, seed = 0, horizon = 10_000, local = 0, **settings))]
+    #[allow(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn new(
-        algorithm: &str,
+        py: Python<'_>,
+        algorithm: &Bound<'_, PyAny>,
         dimension: usize,
         agents: u64,
         seed: u64,
@@ -132,8 +135,11 @@ impl Federation {
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let mut table = settings.map_or_else(|| Ok(toml::Table::new()), settings::table)?;
-        table.insert("name".into(), algorithm.into());
-        Self::build(&table, (dimension, local, agents, seed, horizon))
+        // A class of agents stands for its name, and becomes known by it.
+        let name = py.import("posse._own")?.getattr("name_of")?.call1((algorithm,))?;
+        table.insert("name".into(), name.extract::<String>()?.into());
+        let sizes = (dimension, local, agents, seed, horizon);
+        free(py, || Self::build(&table, sizes))?
     }
 
     /// The name of the algorithm.
@@ -199,7 +205,7 @@ impl Federation {
     #[pyo3(signature = (now = None))]
     fn exchange(&self, py: Python<'_>, now: Option<f64>) -> PyResult<(u64, u64)> {
         self.coordinator().pass(py, now)?;
-        let delivered = py.detach(|| lock(&self.host).exchange(&self.spec, &mut lock(&self.desk)));
+        let delivered = free(py, || lock(&self.host).exchange(&self.spec, &mut lock(&self.desk)))?;
         delivered.map(|delivered| (delivered.up, delivered.down)).map_err(|error| trouble(&error))
     }
 
@@ -243,7 +249,7 @@ impl Federation {
         let mut host = self.host.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let mut desk = self.desk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let (host, desk) = (&mut *host, &mut *desk);
-        py.detach(|| host.open(&self.spec, desk)).map_err(|error| match error {
+        free(py, || host.open(&self.spec, desk))?.map_err(|error| match error {
             OpenError::Config(error) => config(error.to_string()),
             OpenError::Trouble(error) => trouble(&error),
         })?;

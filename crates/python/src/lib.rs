@@ -9,9 +9,12 @@ mod coordinator;
 mod error;
 mod experiment;
 mod federation;
+mod live;
 mod machine;
+mod own;
 mod settings;
 mod table;
+mod world;
 
 use pyo3::prelude::*;
 
@@ -23,11 +26,17 @@ mod _posse {
     #[pymodule_export]
     use crate::coordinator::Coordinator;
     #[pymodule_export]
-    use crate::experiment::{Running, algorithms, figures, load, plan};
+    use crate::experiment::{Running, algorithms, command, figures, load, plan};
     #[pymodule_export]
     use crate::federation::Federation;
     #[pymodule_export]
+    use crate::live::{Connection, open_connection};
+    #[pymodule_export]
+    use crate::own::{check, register};
+    #[pymodule_export]
     use crate::table::RawTable;
+    #[pymodule_export]
+    use crate::world::SimulatedWorld;
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -6,6 +6,30 @@ use toml::Value;
 
 use crate::error::config;
 
+/// A table as a dictionary.
+pub(crate) fn dict<'py>(py: Python<'py>, table: &toml::Table) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, value) in table {
+        dict.set_item(key, object(py, value)?)?;
+    }
+    Ok(dict)
+}
+
+fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Boolean(switch) => PyBool::new(py, *switch).to_owned().into_any(),
+        Value::Integer(number) => number.into_pyobject(py)?.into_any(),
+        Value::Float(number) => number.into_pyobject(py)?.into_any(),
+        Value::String(text) => PyString::new(py, text).into_any(),
+        Value::Datetime(time) => PyString::new(py, &time.to_string()).into_any(),
+        Value::Array(values) => {
+            let all = values.iter().map(|value| object(py, value)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, all)?.into_any()
+        }
+        Value::Table(table) => dict(py, table)?.into_any(),
+    })
+}
+
 /// A dictionary as a table. Keys whose value is `None` are left out, as if they were not written.
 pub(crate) fn table(dict: &Bound<'_, PyDict>) -> PyResult<toml::Table> {
     let mut table = toml::Table::new();
@@ -19,7 +43,8 @@ pub(crate) fn table(dict: &Bound<'_, PyDict>) -> PyResult<toml::Table> {
     Ok(table)
 }
 
-fn value(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+/// One value of a setting called `key`.
+pub(crate) fn value(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(switch) = value.cast::<PyBool>() {
         return Ok(switch.is_true().into());
     }

@@ -137,6 +137,46 @@ def test_a_result_shows_itself(file: Path) -> None:
     assert "srcdoc=" in result._repr_html_()
 
 
+def test_a_bar_shows_how_far_a_run_has_come(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    posse.run(file, progress=True)
+    assert "6/6 cells" in capsys.readouterr().err
+    posse.run(file)
+    assert capsys.readouterr().err == ""
+
+
+def test_metrics_are_plotted_over_time(file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    _, ax = plt.subplots()
+    assert posse.run(file).plot("messages", ax=ax) is ax
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "async-lin-ucb/threshold=1.5",
+        "async-lin-ucb/threshold=5",
+        "lin-ucb",
+    ]
+    with pytest.raises(posse.ConfigError, match="there is no metric regrets"):
+        posse.run(file).plot("regrets")
+    plt.close("all")
+
+
+def test_shards_are_merged_into_the_whole(file: Path, tmp_path: Path) -> None:
+    for number in (1, 2):
+        part = _experiments._plan(file, None, False)
+        assert part.cells() == 6
+        part.start(str(tmp_path / f"part{number}"), False, 1, f"{number}/2")
+        while not part.wait(1.0):
+            pass
+    merged = posse.merge(tmp_path / "whole", tmp_path / "part1", tmp_path / "part2")
+    assert merged.curves.to_arrow().equals(posse.run(file).curves.to_arrow())
+    with pytest.raises(posse.ExperimentError, match="do not make a whole"):
+        posse.merge(tmp_path / "half", tmp_path / "part1")
+
+
 def test_mistakes_are_shown_where_they_are(tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(TEXT.replace("threshold", "treshold"))

@@ -42,7 +42,7 @@ def federation(name: str) -> posse.Federation:
     return posse.Federation(name, dimension=DIMENSION, agents=AGENTS, seed=11, horizon=10_000)
 
 
-def learners(made: posse.Federation) -> list[posse.Agent]:
+def learners(made: posse.Federation) -> list[posse.FederationAgent]:
     """One learner for each agent, or one for all."""
     central = made.algorithm in ("central-lin-ucb", "one-ucb-glm")
     return [made.agent(i) for i in range(1 if central else AGENTS)]
@@ -65,12 +65,12 @@ class Post:
             for agent in self.agents:
                 self.deliver(deque(self.coordinator.join(agent.id, now=self.now)))
 
-    def collect(self, learner: posse.Agent) -> None:
+    def collect(self, learner: posse.FederationAgent) -> None:
         down: deque[tuple[int, bytes]] = deque()
         self.take(learner, down)
         self.deliver(down)
 
-    def take(self, learner: posse.Agent, down: deque[tuple[int, bytes]]) -> None:
+    def take(self, learner: posse.FederationAgent, down: deque[tuple[int, bytes]]) -> None:
         while (message := learner.take_uplink()) is not None:
             self.messages = zlib.crc32(message, self.messages)
             down.extend(self.coordinator.receive(learner.id, message, now=self.now))

@@ -1,7 +1,5 @@
 //! O26: what communication is said to cost is what was really sent.
 
-mod support;
-
 use posse_core::{
     Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig,
     NetworkEvidence, Parcel, ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
@@ -9,7 +7,7 @@ use posse_core::{
 use posse_sim::RunConfig;
 use posse_sim::world::{HeterogeneousConfig, WorldConfig};
 
-use support::{Entry, Log, async_lin_ucb, central, lin_ucb, linear, protocol, run, small, world_for};
+use crate::support::{Entry, Log, async_lin_ucb, central, lin_ucb, linear, protocol, run, small, world_for};
 
 /// Numbers in a parcel as the wire carries them: a packed triangle or the columns of a factor, a vector.
 fn parcel_scalars(parcel: &Parcel) -> u64 {
@@ -19,7 +17,7 @@ fn parcel_scalars(parcel: &Parcel) -> u64 {
     let factor = n * d - (n * n - n) / 2;
     let triangle = packed(parcel.dimension()) as u64;
     // A vector of zeros stays at home.
-    let moment = if parcel.unwrap().moment().iter().all(|&v| v == 0.0) { 0 } else { d };
+    let moment = if parcel.evidence().moment().iter().all(|&v| v == 0.0) { 0 } else { d };
     (if 2 * parcel.count() < d + 1 { factor } else { triangle }) + moment
 }
 
@@ -46,7 +44,7 @@ fn uplink_cost(message: &Uplink) -> Cost {
             let d = evidence.dimension();
             let cost = payload(d, parcel_scalars(evidence) + 1);
             // Without rewards it is the matrix and the count: how FedGLB-UCB's paper counts an upload.
-            let silent = evidence.unwrap().moment().iter().all(|&v| v == 0.0);
+            let silent = evidence.evidence().moment().iter().all(|&v| v == 0.0);
             if silent { Cost { paper_scalars: (d * d + 1) as u64, ..cost } } else { cost }
         }
         Uplink::RoundRequest { .. } | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },

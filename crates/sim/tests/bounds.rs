@@ -1,15 +1,13 @@
 //! Hard bounds of the protocols: how much may be said (O5), and how far apart views may drift (O6).
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use posse_core::{AgentId, Algorithm, Downlink, JoinPolicy, ModelConfig, SyncLinUcb, Threshold, Uplink};
 use posse_sim::world::ArrivalConfig;
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
-use support::dense::{gram, ln_det, regularized};
-use support::{assert_close, async_lin_ucb, protocol, small};
+use crate::support::dense::{gram, ln_det, regularized};
+use crate::support::{assert_close, async_lin_ucb, protocol, small};
 
 const DIMENSION: usize = 5;
 

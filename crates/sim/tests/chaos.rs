@@ -35,9 +35,9 @@ fn pick<T: Copy>(stream: &mut Stream, among: &[T]) -> T {
 fn exchange(draw: &mut Stream) -> Algorithm {
     let exchange = ExchangeConfig {
         message_price: pick(draw, &[0.0, 0.001, 0.1]),
-        least_growth: pick(draw, &[0.0, 0.3]),
-        most_growth: pick(draw, &[0.5, f64::INFINITY]),
-        least_news: Threshold(pick(draw, &[1.0, 1.2])),
+        min_growth: pick(draw, &[0.0, 0.3]),
+        max_growth: pick(draw, &[0.5, f64::INFINITY]),
+        min_news: Threshold(pick(draw, &[1.0, 1.2])),
         min_upload: pick(draw, &[1, 4]),
         ..Default::default()
     };
@@ -133,7 +133,7 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
             arms: 3,
             ..Default::default()
         }),
-        _ if algorithm.link().is_some() => {
+        _ if algorithm.link_function().is_some() => {
             WorldConfig::Glm(GlmWorldConfig { dimension, arms: 3, ..Default::default() })
         }
         _ => WorldConfig::Linear(LinearConfig { dimension, arms: 3, ..Default::default() }),
@@ -152,8 +152,8 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
         },
         network: NetworkConfig {
             preset: Preset::Hostile,
-            interval: pick(&mut draw, &[1.0, 20.0, 200.0]),
-            reward_delay: pick(&mut draw, &[0.0, 0.0, 300.0]),
+            interval: TimeSpan::from_millis(pick(&mut draw, &[1, 20, 200])),
+            reward_delay: TimeSpan::from_millis(pick(&mut draw, &[0, 0, 300])),
             loss: Some(pick(&mut draw, &[0.0, 0.2, 0.6])),
             repeat: Some(pick(&mut draw, &[0.0, 0.3, 0.7])),
             ..Default::default()
@@ -161,11 +161,26 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
         faults: FaultConfig {
             agent_crash: if crashes { pick(&mut draw, &[0.02, 0.1]) } else { 0.0 },
             volatile: pick(&mut draw, &[0.0, 0.5, 1.0]),
-            downtime: pick(&mut draw, &[0.0, 100.0, 2_000.0]),
+            downtime: TimeSpan::from_millis(pick(&mut draw, &[0, 100, 2_000])),
             coordinator_restart: if restarts { 0.08 } else { 0.0 },
             lost_entries: if trouble == Trouble::LostHistory { 1 + draw.below(6) } else { 0 },
         },
         algorithm,
+    }
+}
+
+/// One of the linear algorithms that may be private.
+fn private(draw: &mut Stream, privacy: PrivacyConfig) -> Algorithm {
+    let privacy = Some(privacy);
+    match draw.below(4) {
+        0 => Algorithm::AsyncLinUcb(AsyncLinUcb { privacy, ..Default::default() }),
+        1 => Algorithm::AsyncLinTs(AsyncLinTs { privacy, ..Default::default() }),
+        2 => Algorithm::FedLinUcb(FedLinUcb { privacy, ..Default::default() }),
+        _ => Algorithm::SyncLinUcb(SyncLinUcb {
+            privacy,
+            round_deadline: Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0),
+            ..Default::default()
+        }),
     }
 }
 
@@ -201,7 +216,7 @@ fn clustered(seed: u64, trouble: Trouble) -> RunConfig {
             Algorithm::CdpFclubDc(CdpFclubDc { clusters, download_threshold, privacy, ..Default::default() })
         }
         2 => Algorithm::HomoDc(HomoDc { upload_threshold, download_threshold, ..Default::default() }),
-        3 => Algorithm::AsyncLinUcb(AsyncLinUcb { privacy: Some(privacy), ..Default::default() }),
+        3 => private(&mut draw, privacy),
         _ => Algorithm::FclubDc(FclubDc {
             clusters,
             upload_threshold,
@@ -217,7 +232,7 @@ fn clustered(seed: u64, trouble: Trouble) -> RunConfig {
 fn survives(test: &str, seed: u64, config: &RunConfig) -> Result<(Tally, u64), String> {
     let mut invariants = Invariants::of(&config.algorithm);
     let outcome = config.run(&mut invariants);
-    let repeat = format!("CHAOS_SEED={seed} cargo test -p posse-sim --test chaos {test}");
+    let repeat = format!("CHAOS_SEED={seed} cargo test -p posse-sim --test sim {test}");
     if let Some(violation) = invariants.violation() {
         return Err(format!("{}: {violation}\nrepeat with: {repeat}", config.algorithm.name()));
     }

@@ -1,8 +1,6 @@
 //! Clustered users: what the algorithms are at the ends of their settings (O16, O25), widths with noise
 //! (O23), and what clustering is for.
 
-mod support;
-
 use posse_core::privacy::{Budget, smallest_eigenvalue};
 use posse_core::{
     Agent, AgentId, Algorithm, AsyncLinUcb, CdpFclubDc, Club, ClusterConfig, Fclub, FclubDc, Federation,
@@ -12,8 +10,8 @@ use posse_core::{
 use posse_sim::world::{Assignment, ClusteredConfig, Offer, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
-use support::dense::{form, gram, regularized};
-use support::{choices, run, small};
+use crate::support::dense::{form, gram, regularized};
+use crate::support::{choices, run, small};
 
 const NEVER: Threshold = Threshold(f64::INFINITY);
 

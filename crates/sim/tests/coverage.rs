@@ -3,13 +3,11 @@
 //! A run fails for an agent if ‖θ̂ − θ*‖ in the norm of V(λ) ever exceeds α: looked at after every
 //! observation and every snapshot, which is whenever either side changes.
 
-mod support;
-
 use posse_core::{AgentId, Algorithm, AsyncLinUcb, JoinPolicy, LinUcb, ModelConfig};
 use posse_sim::{Event, Observer, Stage};
 
-use support::dense::{form, gram, regularized};
-use support::{protocol, small};
+use crate::support::dense::{form, gram, regularized};
+use crate::support::{protocol, small};
 
 const RUNS: u64 = 400;
 const HORIZON: u64 = 1000;

@@ -1,14 +1,12 @@
 //! Curves pass through what a shorter run would have ended with, and end with what the run adds up to.
 
-mod support;
-
 use std::ops::ControlFlow;
 
-use posse_core::JoinPolicy;
+use posse_core::{JoinPolicy, TimeSpan};
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::{Curve, Event, Observer, RunConfig, RunError, Stage, Tally};
 
-use support::{async_lin_ucb, protocol, small};
+use crate::support::{async_lin_ucb, protocol, small};
 
 fn config(horizon: u64) -> RunConfig {
     small(3, 6, horizon, async_lin_ucb(protocol(1.5, 1.5, JoinPolicy::Lazy)))
@@ -35,7 +33,11 @@ fn every_point_is_where_a_run_of_that_length_ends() {
 #[test]
 fn over_links_the_last_point_holds_what_arrived_late() {
     let config = RunConfig {
-        network: NetworkConfig { preset: Preset::Cellular, reward_delay: 500.0, ..NetworkConfig::default() },
+        network: NetworkConfig {
+            preset: Preset::Cellular,
+            reward_delay: TimeSpan::from_millis(500),
+            ..NetworkConfig::default()
+        },
         faults: FaultConfig { agent_crash: 0.02, ..FaultConfig::default() },
         ..config(300)
     };

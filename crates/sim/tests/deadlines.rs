@@ -1,17 +1,16 @@
 //! Deadlines of rounds over links that take their time.
 
-mod support;
-
+use crate::support::small;
 use posse_core::{
-    Algorithm, FedGlbUcb, FnUcb, GlmConfig, Link, NeuralConfig, RoundConfig, SyncLinUcb, Threshold, TimeSpan,
+    Algorithm, FedGlbUcb, FnUcb, GlmConfig, LinkFunction, NeuralConfig, RoundConfig, SyncLinUcb, Threshold,
+    TimeSpan,
 };
 use posse_sim::network::NetworkConfig;
 use posse_sim::{Event, Invariants, Observer, RunConfig, Stage, Tally};
-use support::small;
 
 /// Links of 5 ms that lose nothing.
 fn over_links(algorithm: Algorithm) -> RunConfig {
-    let network = NetworkConfig { latency: Some(5.0), ..NetworkConfig::default() };
+    let network = NetworkConfig { latency: Some(TimeSpan::from_millis(5)), ..NetworkConfig::default() };
     RunConfig { network, ..small(3, 6, 600, algorithm) }
 }
 
@@ -19,7 +18,7 @@ fn over_links(algorithm: Algorithm) -> RunConfig {
 fn families(round_deadline: Option<TimeSpan>) -> Vec<Algorithm> {
     let rounds = || RoundConfig { round_deadline, ..Default::default() };
     let neural = NeuralConfig { hidden_width: 4, training_steps: 2, ..Default::default() };
-    let model = GlmConfig { link: Link::Identity, ..Default::default() };
+    let model = GlmConfig { link: LinkFunction::Identity, ..Default::default() };
     vec![
         Algorithm::SyncLinUcb(SyncLinUcb {
             round_threshold: Threshold(0.5),

@@ -1,16 +1,14 @@
 //! O27: the same configuration gives the same bits, whoever runs it and over whatever perfect link.
 
-mod support;
-
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, JoinPolicy, Placement, ProtocolConfig,
-    SyncLinUcb,
+    SyncLinUcb, TimeSpan,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{RunConfig, Tally};
 
-use support::{Entry, Log, protocol, run, small, world_for};
+use crate::support::{Entry, Log, protocol, run, small, world_for};
 
 /// The same algorithm with this join policy; unchanged if it has none.
 fn with_join(algorithm: Algorithm, join: JoinPolicy) -> Algorithm {
@@ -125,7 +123,7 @@ fn o27_perfect_links_change_nothing() {
         for join in [JoinPolicy::Lazy, JoinPolicy::Eager] {
             for arrival in [ArrivalConfig::Uniform, ArrivalConfig::Bursts { mean_length: 20.0 }] {
                 let ideal = RunConfig { arrival, ..config(&algorithm, join) };
-                let network = NetworkConfig { latency: Some(0.0), ..NetworkConfig::default() };
+                let network = NetworkConfig { latency: Some(TimeSpan::ZERO), ..NetworkConfig::default() };
                 let linked = RunConfig { network, ..ideal.clone() };
                 let ((ideal_log, ideal), (linked_log, linked)) = (run(&ideal), run(&linked));
                 let name = algorithm.name();

@@ -1,7 +1,5 @@
 //! Oracles by equivalence: at the ends of its settings an algorithm is another one, choice for choice.
 
-mod support;
-
 use posse_core::{
     AgentId, Algorithm, Arms, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, Coordinator, Downlink,
     FedLinUcb, Federation, JoinPolicy, LinTs, LinUcb, ModelConfig, Perturbation, ProtocolConfig, Recipient,
@@ -10,11 +8,11 @@ use posse_core::{
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, Offer, WorldConfig};
 
-use support::dense::{
+use crate::support::dense::{
     Matrix, add_outer, add_vector, argmax, back_substitute, dot, ln_det, regularized, solve, upper_cholesky,
     zeros,
 };
-use support::{Entry, async_lin_ucb, central, choices, lin_ucb, linear, protocol, run, small};
+use crate::support::{Entry, async_lin_ucb, central, choices, lin_ucb, linear, protocol, run, small};
 
 /// Nobody waits for anybody, so that time may stand still.
 const NOW: Tick = Tick(1_700_000_000_000_000);
@@ -191,7 +189,7 @@ fn o10_a_round_after_every_observation_is_central_learning() {
 }
 
 fn thompson(model: ModelConfig, protocol: ProtocolConfig, sampling_scale: f64) -> Algorithm {
-    Algorithm::AsyncLinTs(AsyncLinTs { model, protocol, sampling_scale })
+    Algorithm::AsyncLinTs(AsyncLinTs { model, protocol, sampling_scale, privacy: None })
 }
 
 #[test]
@@ -282,7 +280,8 @@ fn o11_history_without_perturbation_is_greedy() {
 fn one_agent_that_exchanges_at_once_learns_alone() {
     let model = model(Some(0.3));
     let alone = Algorithm::LinUcb(LinUcb { model: model.clone() });
-    let exchanging = FedLinUcb { model: model.clone(), upload_threshold: Some(Threshold(1.0)) };
+    let exchanging =
+        FedLinUcb { model: model.clone(), upload_threshold: Some(Threshold(1.0)), privacy: None };
     for (fed, alone) in runs(&Algorithm::FedLinUcb(exchanging)).into_iter().zip(runs(&alone)) {
         let fed = RunConfig { agents: 1, ..fed };
         assert_eq!(choices(&fed), choices(&RunConfig { agents: 1, ..alone }));

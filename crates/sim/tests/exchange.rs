@@ -1,20 +1,20 @@
 //! The exchange that speaks when silence costs more: a plain reference with full matrices says and chooses
 //! the same, and its two bounds hold in every run.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use posse_core::{
     AgentId, Algorithm, Downlink, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, ModelConfig,
-    Threshold, Uplink, UserId,
+    Threshold, TimeSpan, Uplink, UserId,
 };
 use posse_sim::network::{NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, Offer};
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
-use support::dense::{Matrix, add, add_outer, add_vector, argmax, dot, ln_det, regularized, solve, zeros};
-use support::{Entry, run, small};
+use crate::support::dense::{
+    Matrix, add, add_outer, add_vector, argmax, dot, ln_det, regularized, solve, zeros,
+};
+use crate::support::{Entry, run, small};
 
 const D: usize = 5;
 
@@ -217,7 +217,7 @@ impl Plain {
         let known = (agent.shared.n + agent.buffer.n).max(1) as f64;
         let elapsed = agent.heard.map_or(0.0, |heard| now - heard);
         let growth = ((told.count as f64 + told.rate * elapsed + agent.buffer.n as f64) / known).max(1.0);
-        let due = growth >= 1.0 + self.config.least_growth;
+        let due = growth >= 1.0 + self.config.min_growth;
         let loss = if due { self.loss(agent, offer, growth) } else { 0.0 };
         let (fresh, interval) = (self.fresh(agent), Self::interval(agent, told));
         let agent = self.agents.get_mut(&id).expect("it joined");
@@ -230,11 +230,11 @@ impl Plain {
         let doubt = agent.doubts.0 / agent.doubts.1;
         let saved =
             loss * (1.0 - 1.0 / growth) + (growth * libm::log(growth) - growth + 1.0) * doubt / interval;
-        if saved <= 2.0 * self.config.message_price && growth <= 1.0 + self.config.most_growth {
+        if saved <= 2.0 * self.config.message_price && growth <= 1.0 + self.config.max_growth {
             return;
         }
         let withheld = agent.withheld + doubt * fresh / D as f64 * (growth - 1.0);
-        let with_buffer = fresh > libm::log(self.config.least_news.0)
+        let with_buffer = fresh > libm::log(self.config.min_news.0)
             && agent.buffer.n >= self.config.min_upload
             && withheld > self.config.message_price;
         let count = if with_buffer { self.push(id) } else { 0 };
@@ -243,7 +243,7 @@ impl Plain {
         self.doubt = if self.doubt == 0.0 { doubt } else { self.doubt * libm::pow(ratio, 0.125) };
         self.mark(now);
         let agent = &self.agents[&id];
-        let grown = self.everything.n as f64 >= (1.0 + self.config.least_growth) * agent.shared.n as f64;
+        let grown = self.everything.n as f64 >= (1.0 + self.config.min_growth) * agent.shared.n as f64;
         if grown && agent.up_to_date < self.changes {
             self.give(id);
         }
@@ -272,8 +272,8 @@ impl Plain {
             told.doubt * fresh / D as f64 * Self::interval(agent, told) / count
         });
         let due = agent.withheld + cost > self.config.message_price
-            || fresh > libm::log(self.config.most_withheld.0);
-        let may = fresh > libm::log(self.config.least_news.0) && agent.buffer.n >= self.config.min_upload;
+            || fresh > libm::log(self.config.max_withheld.0);
+        let may = fresh > libm::log(self.config.min_news.0) && agent.buffer.n >= self.config.min_upload;
         if due && may {
             let count = self.push(id);
             self.log.push(Line::Pushed { agent: id, count });
@@ -334,8 +334,8 @@ fn settings() -> Vec<ExchangeConfig> {
         priced(0.002),
         priced(0.008),
         priced(0.1),
-        ExchangeConfig { least_growth: 0.0, most_growth: 1.0, ..priced(0.05) },
-        ExchangeConfig { most_withheld: Threshold(1.2), least_news: Threshold(1.1), ..priced(0.01) },
+        ExchangeConfig { min_growth: 0.0, max_growth: 1.0, ..priced(0.05) },
+        ExchangeConfig { max_withheld: Threshold(1.2), min_news: Threshold(1.1), ..priced(0.01) },
         ExchangeConfig { min_upload: 5, ..priced(0.004) },
     ]
 }
@@ -376,7 +376,7 @@ struct Bounds {
     snapshots: BTreeMap<AgentId, u64>,
     /// Observations in the first snapshot of each agent.
     first: BTreeMap<AgentId, u64>,
-    most_withheld: f64,
+    max_withheld: f64,
     information: f64,
     count: u64,
 }
@@ -386,7 +386,7 @@ impl Observer for Bounds {
         match event {
             Event::Chose { agent, .. } => {
                 let fresh = stage.agent(*agent).expect("it chose").inspect().fresh_information;
-                self.most_withheld = self.most_withheld.max(fresh);
+                self.max_withheld = self.max_withheld.max(fresh);
             }
             Event::Up { agent, message: Uplink::Evidence(_), .. } => {
                 *self.uploads.entry(*agent).or_default() += 1;
@@ -405,7 +405,7 @@ impl Observer for Bounds {
                 let buffers =
                     agents.iter().filter_map(|agent| Some(stage.agent(*agent)?.inspect().linear?.buffer));
                 let known = stage.coordinator().inspect();
-                let sum = support::dense::gram(known.evidence.into_iter().chain(buffers));
+                let sum = crate::support::dense::gram(known.evidence.into_iter().chain(buffers));
                 self.information = ln_det(&regularized(&sum, 0.1)) - D as f64 * libm::log(0.1);
                 self.count = known.observations;
             }
@@ -427,12 +427,12 @@ fn nobody_says_hears_or_withholds_more_than_the_settings_allow() {
         ]
     };
     for price in [0.0, 0.003, 1.0] {
-        for (least_news, least_growth, most_withheld) in [(1.2, 0.2, 1.3), (1.01, 0.05, 3.0)] {
+        for (min_news, min_growth, max_withheld) in [(1.2, 0.2, 1.3), (1.01, 0.05, 3.0)] {
             let exchange = ExchangeConfig {
                 message_price: price,
-                least_news: Threshold(least_news),
-                most_withheld: Threshold(most_withheld),
-                least_growth,
+                min_news: Threshold(min_news),
+                max_withheld: Threshold(max_withheld),
+                min_growth,
                 ..Default::default()
             };
             for (seed, arrival) in arrivals().into_iter().enumerate() {
@@ -441,20 +441,20 @@ fn nobody_says_hears_or_withholds_more_than_the_settings_allow() {
                         RunConfig { arrival: arrival.clone(), ..small(seed as u64, 10, 600, algorithm) };
                     let mut bounds = Bounds::default();
                     config.run(&mut bounds).unwrap();
-                    let most = (bounds.information / libm::log(least_news)).floor();
+                    let most = (bounds.information / libm::log(min_news)).floor();
                     for (agent, &uploads) in &bounds.uploads {
                         assert!(uploads as f64 <= most, "{agent}: {uploads} uploads, at most {most}");
                         closest[0] = closest[0].max(uploads as f64 / most);
                     }
                     for (agent, &snapshots) in &bounds.snapshots {
                         let ratio = bounds.count as f64 / bounds.first[agent].max(1) as f64;
-                        let most = (1.0 + libm::log(ratio) / libm::log(1.0 + least_growth)).floor();
+                        let most = (1.0 + libm::log(ratio) / libm::log(1.0 + min_growth)).floor();
                         assert!(snapshots as f64 <= most, "{agent}: {snapshots} snapshots, at most {most}");
                         closest[1] = closest[1].max(snapshots as f64 / most);
                     }
-                    let most = libm::log(most_withheld);
-                    assert!(bounds.most_withheld <= most + 1e-9, "{} > {most}", bounds.most_withheld);
-                    closest[2] = closest[2].max(bounds.most_withheld / most);
+                    let most = libm::log(max_withheld);
+                    assert!(bounds.max_withheld <= most + 1e-9, "{} > {most}", bounds.max_withheld);
+                    closest[2] = closest[2].max(bounds.max_withheld / most);
                 }
             }
         }
@@ -466,16 +466,21 @@ fn nobody_says_hears_or_withholds_more_than_the_settings_allow() {
 /// it afterwards: both finish, and waiting lowers regret.
 #[test]
 fn waiting_for_the_answer_pays_and_not_waiting_works() {
-    let regret = |wait: f64| {
+    let regret = |wait: TimeSpan| {
         let runs = (0..6).map(|seed| {
             let config = small(seed, 60, 3000, ucb(ExchangeConfig::default()));
-            let network = NetworkConfig { preset: Preset::Wifi, interval: 200.0, wait, ..Default::default() };
+            let network = NetworkConfig {
+                preset: Preset::Wifi,
+                interval: TimeSpan::from_millis(200),
+                wait,
+                ..Default::default()
+            };
             let tally = RunConfig { network, ..config }.run(&mut ()).unwrap();
             assert_eq!(tally.interactions, 3000);
             tally.regret
         });
         runs.sum::<f64>()
     };
-    let (patient, hasty) = (regret(100.0), regret(0.0));
+    let (patient, hasty) = (regret(TimeSpan::from_millis(100)), regret(TimeSpan::ZERO));
     assert!(patient < hasty, "{patient} with answers, {hasty} without");
 }

@@ -5,15 +5,13 @@
 //! observation it knows from Eq. 4, with t and t_last as printed, whether a round is due. Only the minimiser of a
 //! round is taken from the run: `o12` and the solver's own tests are about that.
 
-mod support;
-
-use posse_core::{AgentId, Algorithm, Downlink, FedGlbUcb, FedGlbUcb3, GlmConfig, Link, OnsGlm};
+use posse_core::{AgentId, Algorithm, Downlink, FedGlbUcb, FedGlbUcb3, GlmConfig, LinkFunction, OnsGlm};
 use posse_core::{Fit, Model, ScheduledGlbUcb, Threshold, Uplink};
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, GlmWorldConfig, Offer, WorldConfig};
 
-use support::dense::{Matrix, add_outer, add_vector, dot, form, ln_det, regularized, solve, zeros};
-use support::{Entry, run, small};
+use crate::support::dense::{Matrix, add_outer, add_vector, dot, form, ln_det, regularized, solve, zeros};
+use crate::support::{Entry, run, small};
 
 const D: usize = 4;
 
@@ -33,7 +31,7 @@ enum Member {
 /// The symbols of the formulas.
 #[derive(Clone, Copy)]
 struct Symbols {
-    link: Link,
+    link: LinkFunction,
     lambda: f64,
     r: f64,
     delta: f64,
@@ -50,9 +48,9 @@ impl Symbols {
         let reach = config.norm_bound * config.feature_bound;
         let logistic = |z: f64| 1.0 / (1.0 + libm::exp(-z));
         let (c, k) = match config.link {
-            Link::Logistic => (logistic(reach) * (1.0 - logistic(reach)), 0.25),
-            Link::Poisson => (libm::exp(-reach), libm::exp(reach)),
-            Link::Identity | Link::Probit => panic!("this link is not followed here"),
+            LinkFunction::Logistic => (logistic(reach) * (1.0 - logistic(reach)), 0.25),
+            LinkFunction::Poisson => (libm::exp(-reach), libm::exp(reach)),
+            LinkFunction::Identity | LinkFunction::Probit => panic!("this link is not followed here"),
         };
         Self {
             link: config.link,
@@ -69,7 +67,7 @@ impl Symbols {
 
     fn mean(&self, z: f64) -> f64 {
         match self.link {
-            Link::Logistic => 1.0 / (1.0 + libm::exp(-z)),
+            LinkFunction::Logistic => 1.0 / (1.0 + libm::exp(-z)),
             _ => libm::exp(z),
         }
     }
@@ -84,7 +82,7 @@ impl Symbols {
 
     /// γ of Lemma 12.
     fn step(&self, batch: f64) -> f64 {
-        let noise = if self.link == Link::Logistic { 1.0 } else { self.r };
+        let noise = if self.link == LinkFunction::Logistic { 1.0 } else { self.r };
         let square = self.k * self.k * self.reach * self.reach + noise * noise;
         0.5 * f64::min(1.0 / (4.0 * self.reach * square.sqrt()), self.c / (square * batch))
     }
@@ -347,15 +345,18 @@ fn follow(member: Member, config: &GlmConfig, algorithm: Algorithm, agents: u64,
     rounds
 }
 
-fn config(link: Link) -> GlmConfig {
+fn config(link: LinkFunction) -> GlmConfig {
     GlmConfig { link, width_scale: 0.05, ..GlmConfig::default() }
 }
 
 #[test]
 fn fed_glb_ucb_is_its_formulas_and_asks_for_rounds_by_equation_4() {
-    for (link, threshold) in
-        [(Link::Logistic, 0.02), (Link::Logistic, 0.3), (Link::Logistic, 3.0), (Link::Poisson, 0.3)]
-    {
+    for (link, threshold) in [
+        (LinkFunction::Logistic, 0.02),
+        (LinkFunction::Logistic, 0.3),
+        (LinkFunction::Logistic, 3.0),
+        (LinkFunction::Poisson, 0.3),
+    ] {
         let model = config(link);
         let algorithm = FedGlbUcb { model, round_threshold: Threshold(threshold), ..FedGlbUcb::default() };
         let member = Member::Steps(Some(threshold));
@@ -366,7 +367,7 @@ fn fed_glb_ucb_is_its_formulas_and_asks_for_rounds_by_equation_4() {
 
 #[test]
 fn the_scheduled_variants_are_their_formulas() {
-    for link in [Link::Logistic, Link::Poisson] {
+    for link in [LinkFunction::Logistic, LinkFunction::Poisson] {
         let scheduled = ScheduledGlbUcb { model: config(link), round_every: 40, ..Default::default() };
         let first = Algorithm::FedGlbUcb1(scheduled.clone());
         assert_eq!(follow(Member::Frozen, &config(link), first, 5, 4), 15);
@@ -377,7 +378,7 @@ fn the_scheduled_variants_are_their_formulas() {
 
 #[test]
 fn fed_glb_ucb_3_is_its_formulas() {
-    for link in [Link::Logistic, Link::Poisson] {
+    for link in [LinkFunction::Logistic, LinkFunction::Poisson] {
         for every in [7, 40] {
             let algorithm = FedGlbUcb3 { model: config(link), round_every: every, ..Default::default() };
             let member = Member::Online(every as f64);
@@ -388,7 +389,7 @@ fn fed_glb_ucb_3_is_its_formulas() {
 
 #[test]
 fn n_ons_glm_is_its_formulas() {
-    for link in [Link::Logistic, Link::Poisson] {
+    for link in [LinkFunction::Logistic, LinkFunction::Poisson] {
         let algorithm = Algorithm::NOnsGlm(OnsGlm { model: config(link) });
         assert_eq!(follow(Member::Alone, &config(link), algorithm, 3, 6), 0);
     }

@@ -1,12 +1,10 @@
 //! O24 and what kernels are for.
 
-mod support;
-
 use posse_core::{Algorithm, Kernel, KernelConfig, LinUcb, ModelConfig};
 use posse_sim::RunConfig;
 use posse_sim::world::{NonlinearConfig, WorldConfig};
 
-use support::{choices, linear, run, small};
+use crate::support::{choices, linear, run, small};
 
 /// With k(x, x′) = xᵀx′ the variance of an arm is λ·xᵀ(Σxxᵀ + λI)⁻¹x: √(λν·variance) is the width λ√ν of
 /// linear regression. Arms are of different length: on a sphere rounding would decide the first choice.

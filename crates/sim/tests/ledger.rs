@@ -1,13 +1,11 @@
 //! What is divided by agent, by kind of message or by group of agents adds up to the whole.
 
-mod support;
-
 use posse_core::{Algorithm, Cost, Placement, ProtocolConfig};
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;
 use posse_sim::{AgentGroups, Curve, Direction, GroupBy, Ledger, Observer, RunConfig, Tally};
 
-use support::{async_lin_ucb, linear, small, world_for};
+use crate::support::{async_lin_ucb, linear, small, world_for};
 
 /// Every algorithm in the papers' model, and those with a network among crashes on hostile links.
 fn runs() -> Vec<RunConfig> {

@@ -5,18 +5,18 @@
 //! are repaired: λI is in every determinant (without it they start as 0/0), the uploader is in the loop
 //! over agents as in the printed algorithm, and models are current as soon as a difference arrives.
 
-mod support;
-
 use posse_core::{AgentId, Downlink, JoinPolicy, ModelConfig, Override, ProtocolConfig, Threshold, UserId};
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, Offer, WorldConfig};
 
-use support::dense::{Matrix, add, add_outer, add_vector, argmax, dot, ln_det, regularized, solve, zeros};
-use support::{Entry, async_lin_ucb, linear, protocol, run, small};
+use crate::support::dense::{
+    Matrix, add, add_outer, add_vector, argmax, dot, ln_det, regularized, solve, zeros,
+};
+use crate::support::{Entry, async_lin_ucb, linear, protocol, run, small};
 
 /// What both implementations must agree on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Line {
+pub(crate) enum Line {
     Chose { step: u64, agent: u64, arm: usize },
     Uploaded { agent: u64 },
     Downloaded { agent: u64 },
@@ -24,29 +24,29 @@ enum Line {
 
 /// A matrix and a vector of statistics.
 #[derive(Clone)]
-struct Pair {
-    v: Matrix,
-    b: Vec<f64>,
+pub(crate) struct Pair {
+    pub(crate) v: Matrix,
+    pub(crate) b: Vec<f64>,
 }
 
 impl Pair {
-    fn none(d: usize) -> Self {
+    pub(crate) fn none(d: usize) -> Self {
         Self { v: zeros(d), b: vec![0.0; d] }
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         add(&mut self.v, 1.0, &other.v);
         add_vector(&mut self.b, 1.0, &other.b);
     }
 
-    fn minus(&self, other: &Self) -> Self {
+    pub(crate) fn minus(&self, other: &Self) -> Self {
         let mut difference = self.clone();
         add(&mut difference.v, -1.0, &other.v);
         add_vector(&mut difference.b, -1.0, &other.b);
         difference
     }
 
-    fn ln_det(&self, lambda: f64) -> f64 {
+    pub(crate) fn ln_det(&self, lambda: f64) -> f64 {
         ln_det(&regularized(&self.v, lambda))
     }
 }
@@ -63,18 +63,18 @@ struct LiteralAgent {
 }
 
 /// Algorithms 1 and 2 of the paper.
-struct Literal {
+pub(crate) struct Literal {
     model: ModelConfig,
     protocol: ProtocolConfig,
     dimension: usize,
     /// V_g, b_g.
     everything: Pair,
     agents: Vec<Option<LiteralAgent>>,
-    log: Vec<Line>,
+    pub(crate) log: Vec<Line>,
 }
 
 impl Literal {
-    fn join(&mut self, id: u64) {
+    pub(crate) fn join(&mut self, id: u64) {
         if self.agents[id as usize].is_some() {
             return;
         }
@@ -105,7 +105,7 @@ impl Literal {
     fn interact(&mut self, step: u64, offer: &Offer) {
         let (id, lambda) = (offer.agent.0, self.model.regularization);
         self.join(id);
-        let agent = self.agents[id as usize].as_mut().expect("it joined");
+        let agent = self.agents[id as usize].as_ref().expect("it joined");
 
         // argmax xᵀθ̂ + α·√(xᵀV(λ)⁻¹x).
         let v = regularized(&agent.all.v, lambda);
@@ -117,11 +117,26 @@ impl Literal {
         let arm = argmax((0..offer.arms.len()).map(|arm| bound(offer.arms.row(arm))));
         self.log.push(Line::Chose { step, agent: id, arm });
 
-        let (x, y) = (offer.arms.row(arm), offer.reward(arm));
+        self.add(id, offer.arms.row(arm), offer.reward(arm));
+        self.upload_if_due(id);
+    }
+
+    /// V_i, b_i of an agent that has joined.
+    pub(crate) fn view(&self, id: u64) -> &Pair {
+        &self.agents[id as usize].as_ref().expect("it joined").all
+    }
+
+    pub(crate) fn add(&mut self, id: u64, x: &[f64], y: f64) {
+        let agent = self.agents[id as usize].as_mut().expect("it joined");
         for pair in [&mut agent.all, &mut agent.upload] {
             add_outer(&mut pair.v, x);
             add_vector(&mut pair.b, y, x);
         }
+    }
+
+    pub(crate) fn upload_if_due(&mut self, id: u64) {
+        let (agent, lambda) =
+            (self.agents[id as usize].as_ref().expect("it joined"), self.model.regularization);
         let ratio = agent.all.ln_det(lambda) - agent.all.minus(&agent.upload).ln_det(lambda);
         if ratio > libm::log(agent.upload_threshold) {
             self.upload(id);
@@ -149,21 +164,31 @@ impl Literal {
     }
 }
 
-fn literal_log(config: &RunConfig, model: &ModelConfig, protocol: &ProtocolConfig) -> Vec<Line> {
-    let mut world = config.world.build(config.agents, config.seed).unwrap();
-    let mut arrivals = config.arrival.build(config.agents, config.horizon, config.seed).unwrap();
-    let dimension = world.shape(AgentId(0)).dimension();
+/// Nobody has said anything yet.
+pub(crate) fn literal(
+    agents: u64,
+    dimension: usize,
+    model: &ModelConfig,
+    protocol: &ProtocolConfig,
+) -> Literal {
     let mut literal = Literal {
         model: model.clone(),
         protocol: protocol.clone(),
         dimension,
         everything: Pair::none(dimension),
-        agents: (0..config.agents).map(|_| None).collect(),
+        agents: (0..agents).map(|_| None).collect(),
         log: Vec::new(),
     };
     if protocol.join == JoinPolicy::Eager {
-        (0..config.agents).for_each(|agent| literal.join(agent));
+        (0..agents).for_each(|agent| literal.join(agent));
     }
+    literal
+}
+
+fn literal_log(config: &RunConfig, model: &ModelConfig, protocol: &ProtocolConfig) -> Vec<Line> {
+    let mut world = config.world.build(config.agents, config.seed).unwrap();
+    let mut arrivals = config.arrival.build(config.agents, config.horizon, config.seed).unwrap();
+    let mut literal = literal(config.agents, world.shape(AgentId(0)).dimension(), model, protocol);
     let mut offer = Offer::new();
     for step in 0..config.horizon {
         offer.agent = arrivals.agent(step);

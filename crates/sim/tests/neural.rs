@@ -1,7 +1,5 @@
 //! The neural family: at the ends of its settings an algorithm is another one, and what sharing is worth.
 
-mod support;
-
 use std::sync::Arc;
 
 use posse_core::{
@@ -13,7 +11,7 @@ use posse_sim::world::{
 };
 use posse_sim::{Invariants, RunConfig};
 
-use support::{choices, run, small};
+use crate::support::{choices, run, small};
 
 fn cosine(seed: u64, agents: u64, iterations: u64, algorithm: &Algorithm) -> RunConfig {
     RunConfig {

@@ -1,7 +1,5 @@
 //! What the algorithms are for: sharing evidence lowers regret. Statistics over fixed seeds, wide margins.
 
-mod support;
-
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, JoinPolicy, LinUcb,
     ModelConfig, SyncLinUcb, Threshold,
@@ -9,7 +7,7 @@ use posse_core::{
 use posse_sim::world::{Drift, HeterogeneousConfig, LinearConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
-use support::{async_lin_ucb, central, lin_ucb, linear, protocol, small};
+use crate::support::{async_lin_ucb, central, lin_ucb, linear, protocol, small};
 
 const SEEDS: std::ops::Range<u64> = 100..108;
 const AGENTS: u64 = 20;
@@ -114,7 +112,7 @@ fn rounds_gain_from_sharing() {
 #[test]
 fn exchanges_gain_from_sharing() {
     let model = ModelConfig { fixed_width: Some(0.5), ..ModelConfig::default() };
-    let exchange = FedLinUcb { model: model.clone(), upload_threshold: Some(Threshold(1.5)) };
+    let exchange = FedLinUcb { model: model.clone(), upload_threshold: Some(Threshold(1.5)), privacy: None };
     assert_sharing_helps(&Algorithm::FedLinUcb(exchange), &Algorithm::LinUcb(LinUcb { model }));
 }
 

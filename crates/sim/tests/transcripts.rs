@@ -1,8 +1,6 @@
 //! A short play of every algorithm, written down in full, for people to read and for changes to show.
 //!
-//! Three agents, twenty steps. `UPDATE=1 cargo test -p posse-sim --test transcripts` writes them anew.
-
-mod support;
+//! Three agents, twenty steps. `UPDATE=1 cargo test -p posse-sim --test sim transcripts` writes them anew.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -16,7 +14,7 @@ use posse_core::{
 use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
-use support::{linear, protocol, small};
+use crate::support::{linear, protocol, small};
 
 /// Writes down what happens.
 #[derive(Default)]
@@ -274,7 +272,7 @@ fn play(algorithm: Algorithm) -> RunConfig {
     let world = match &algorithm {
         Algorithm::AsyncLinUcbAm(_) => WorldConfig::Heterogeneous(mixed),
         other if is_clustered(other) => WorldConfig::Clustered(clicks),
-        other => match other.link() {
+        other => match other.link_function() {
             Some(link) => {
                 WorldConfig::Glm(GlmWorldConfig { link, dimension: 2, arms: 4, ..Default::default() })
             }
@@ -311,7 +309,7 @@ fn every_algorithm_plays_as_written() {
         let line = |text: &str| text.lines().nth(same).unwrap_or("(the end)").to_owned();
         panic!(
             "{name}.txt, line {}:\n  written: {}\n  played:  {}\nIf the new play is right: \
-             UPDATE=1 cargo test -p posse-sim --test transcripts",
+             UPDATE=1 cargo test -p posse-sim --test sim transcripts",
             same + 1,
             line(&written),
             line(&played),

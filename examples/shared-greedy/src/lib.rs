@@ -8,6 +8,7 @@ mod agent;
 mod coordinator;
 mod message;
 
+use posse_core::settings::{Described, Setting};
 use posse_core::{
     Agent, AgentId, Algorithm, ConfigError, Coordinator, Federation, Outside, Recipe, Registry, Shape,
     Sharing,
@@ -16,12 +17,12 @@ use posse_core::{
 /// The name in results and over the network.
 pub const NAME: &str = "shared-greedy";
 
-/// Settings of `shared-greedy`.
-#[derive(Clone, Debug, PartialEq)]
+/// Settings of `shared-greedy`: how often agents share what they learned.
+#[derive(Clone, Debug, PartialEq, Described)]
 pub struct SharedGreedy {
-    /// The share of choices that explore: 0 to 1. Default 0.05.
+    /// in [0, 1]: the share of choices that explore. Default 0.05.
     pub exploration: f64,
-    /// Observations between two uploads of an agent: 1 or more. Default 10.
+    /// ≥ 1: observations between two uploads of an agent. Default 10.
     pub upload_every: u64,
     /// λ > 0: the weight of the belief that parameters are zero. Default 1.
     pub regularization: f64,
@@ -83,6 +84,10 @@ impl Recipe for SharedGreedy {
 
     fn sharing(&self) -> Sharing {
         Sharing::Other
+    }
+
+    fn described(&self) -> Vec<Setting> {
+        <Self as Described>::settings()
     }
 
     fn settings(&self) -> String {

@@ -7,7 +7,7 @@ use crate::NAME;
 /// The version of these messages.
 const VERSION: u64 = 1;
 
-/// Writes numbers.
+/// Writes numbers one after the other, in little-endian bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 

@@ -1,7 +1,6 @@
 //! Chromium for the test of the report.
 
-use std::process::{Command, Stdio};
-
+use super::apt;
 use crate::run::works;
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -12,27 +11,9 @@ pub(crate) fn browser() -> Result<(), String> {
     if named || is_there() {
         return Ok(());
     }
-    let missing = "the report is not opened in a browser: there is no Chromium";
-    if !works("apt-get", &["--version"]) || !is_root() {
-        return Err(format!("{missing}, and only root on a system with apt-get can install it from here"));
-    }
-    let install = ["install", "-y", "-qq", "--no-install-recommends", "chromium"];
-    // Lists of packages may be old, or not there at all.
-    let installed = apt(&install) || (apt(&["update", "-qq"]) && apt(&install));
-    if installed && is_there() { Ok(()) } else { Err(format!("{missing}, and apt-get could not install it")) }
+    apt::install("chromium", "the report is not opened in a browser: there is no Chromium", is_there)
 }
 
 fn is_there() -> bool {
     NAMES.iter().any(|name| works(name, &["--version"]))
-}
-
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output();
-    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-fn apt(arguments: &[&str]) -> bool {
-    let mut command = Command::new("apt-get");
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

@@ -1,5 +1,7 @@
 //! What tests need from outside: found, or installed where that can be done. An error is the reason why it is not there.
 
+mod apt;
+mod axe;
 mod browser;
 
 use std::ffi::OsString;
@@ -8,6 +10,7 @@ use std::process::Command;
 
 use crate::run::{cargo_command, output, run, works};
 
+pub(crate) use axe::axe;
 pub(crate) use browser::browser;
 
 /// Python packages that tests import: pyarrow reads our Parquet files, grpcio-tools speaks to our coordinator.
@@ -75,6 +78,15 @@ pub(crate) fn deny(root: &Path) -> Result<PathBuf, String> {
     // The program is all we need; what it was built from is a gigabyte.
     let _ = std::fs::remove_dir_all(home.join("build"));
     Ok(program)
+}
+
+/// Makes sure that there is promtool, which checks the alert rules. Installs Prometheus if this is root on a system with apt-get.
+pub(crate) fn promtool() -> Result<(), String> {
+    let is_there = || works("promtool", &["--version"]);
+    if is_there() {
+        return Ok(());
+    }
+    apt::install("prometheus", "the alert rules are not tested: there is no promtool", is_there)
 }
 
 /// Whether there is a C++ compiler, which libFuzzer is built with.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::verdict::{Judgement, Verdict};
 use super::{Axis, Check, Claim, Level, Selector, choice, disagreement, is_called};
+use crate::experiment::values::quantity;
 use crate::experiment::{Experiment, Group};
 use crate::metric::Metric;
 use crate::row::{Row, settings};
@@ -191,7 +192,7 @@ impl<'a> Court<'a> {
         match axis {
             Axis::Metric(metric) => self.mean(group, metric),
             Axis::Setting(key) => choice(&self.experiment.groups[group], key)
-                .and_then(|value| value.parse().ok())
+                .and_then(|value| quantity(value))
                 .unwrap_or(f64::NAN),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use posse_core::privacy::{PrivacyPolicy, Unit};
 use posse_net::agent::{AgentTls, Carriage, SidecarAccess, sidecar_for, sidecar_on_socket};
-use posse_net::{Agent, AgentConfig};
+use posse_net::{Agent, AgentConfig, Tracer};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::runtime::{LogFormat, Signals, log_to_stderr, runtime};
@@ -93,6 +93,9 @@ pub(crate) struct Args {
     /// Send the token without TLS, or listen beyond loopback
     #[arg(long)]
     insecure: bool,
+    /// Send traces of uploads to an OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// How logs are written, to stderr
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log_format: LogFormat,
@@ -103,6 +106,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = config(args)?;
+    let tracer = config.tracer.clone();
     log_to_stderr(args.log_format, args.verbose);
     runtime()?.block_on(async {
         let mut signals = Signals::listen()?;
@@ -126,6 +130,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
             sidecar.stop().await;
         }
         agent.clone().close().await?;
+        if let Some(tracer) = tracer {
+            tracer.flush();
+        }
         if let Some(report) = agent.privacy() {
             let lines = statement::lines(&report, 1);
             print(&lines.into_iter().map(|line| line + "\n").collect::<String>())?;
@@ -205,6 +212,7 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
         new_life_if_superseded: args.new_life,
         carriage: every.map_or(Carriage::Link, Carriage::Exchange),
         policy: policy(args)?,
+        tracer: args.otlp.as_deref().map(|url| Tracer::new(url, "posse-agent")).transpose()?,
         tls: AgentTls { authority: args.ca.as_deref().map(read).transpose()?, identity, name: None },
         ..AgentConfig::default()
     })

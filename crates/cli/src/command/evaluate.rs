@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail};
 use posse_core::{Algorithm, Seed};
-use posse_data::log::load_log;
+use posse_data::decision_log::load_log;
 use posse_data::ope::{
     Assignment, Estimate, EvaluationSettings, Findings, Interval, Judging, ModelKind, Named, evaluate,
     evaluate_own, read_policy, replay,
@@ -220,8 +220,8 @@ fn document(found: &Findings, more: serde_json::Value) -> serde_json::Value {
 
 /// The algorithm with its settings, written as in experiments.
 fn algorithm(name: &str, settings: &[String]) -> anyhow::Result<Algorithm> {
-    let all = Algorithm::all();
-    check_name(name, "algorithm", all.iter().map(Algorithm::name))?;
+    let all = crate::settings::Section::Algorithm.variants();
+    check_name(name, "algorithm", all.iter().map(|variant| variant.name.as_str()))?;
     let mut table = toml::Table::new();
     for setting in settings {
         let (key, value) =
@@ -230,12 +230,13 @@ fn algorithm(name: &str, settings: &[String]) -> anyhow::Result<Algorithm> {
             format!("v = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("v"));
         let value = parsed.unwrap_or_else(|| value.into());
         let both = crate::settings::BOTH_THRESHOLDS;
-        let keys: &[&str] = if key == crate::settings::THRESHOLD.key { &both } else { &[key] };
+        let own = crate::settings::outside::takes_threshold(name);
+        let keys: &[&str] = if key == crate::settings::THRESHOLD.key && !own { &both } else { &[key] };
         for key in keys {
             table.insert((*key).into(), value.clone());
         }
     }
-    let known = crate::settings::Section::Algorithm.variants().into_iter().find(|v| v.name == name);
+    let known = all.iter().find(|variant| variant.name == name);
     let known = known.expect("the name is known");
     if let Some(key) = table.keys().find(|key| known.setting(key).is_none()) {
         bail!(
@@ -245,6 +246,9 @@ fn algorithm(name: &str, settings: &[String]) -> anyhow::Result<Algorithm> {
         );
     }
     table.insert("name".into(), name.into());
+    if let Some(made) = crate::settings::outside::algorithm(&table) {
+        return made.map_err(|error| anyhow!("--set: {error}"));
+    }
     Algorithm::deserialize(toml::Value::Table(table)).map_err(|error| anyhow!("--set: {}", error.message()))
 }
 

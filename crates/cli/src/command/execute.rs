@@ -52,8 +52,13 @@ pub(crate) struct Options {
 
 impl Options {
     /// The options of a program that embeds posse: nothing is printed.
-    pub(crate) const fn embedded(out: Option<PathBuf>, force: bool, jobs: Option<u16>) -> Self {
-        let (csv, shard, quick, json, cells, quiet) = (false, None, false, false, None, true);
+    pub(crate) const fn embedded(
+        out: Option<PathBuf>,
+        force: bool,
+        jobs: Option<u16>,
+        shard: Option<Shard>,
+    ) -> Self {
+        let (csv, quick, json, cells, quiet) = (false, false, false, None, true);
         Self { out, force, csv, shard, quick, json, jobs, cells, quiet }
     }
 

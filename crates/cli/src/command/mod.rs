@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod evaluate;
 pub(crate) mod execute;
+pub(crate) mod init;
 mod listing;
 pub(crate) mod load;
 pub(crate) mod log;
@@ -27,6 +28,7 @@ pub(crate) mod start;
 pub(crate) mod token;
 pub(crate) mod worlds;
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use serde::Serialize;
@@ -44,8 +46,24 @@ pub(crate) enum Ending {
     Interrupted,
 }
 
+thread_local! {
+    /// What commands on this thread print, while an embedding program wants it for itself.
+    static PRINTED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `command` and returns what it printed instead of printing it.
+pub(crate) fn printed(command: impl FnOnce() -> anyhow::Result<Ending>) -> (anyhow::Result<Ending>, String) {
+    PRINTED.set(Some(String::new()));
+    let ending = command();
+    (ending, PRINTED.take().unwrap_or_default())
+}
+
 /// Writes `text` to stdout and flushes it. Fails if stdout is closed.
 fn print(text: &str) -> anyhow::Result<()> {
+    let kept = PRINTED.with_borrow_mut(|printed| printed.as_mut().map(|all| all.push_str(text)).is_some());
+    if kept {
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)

@@ -10,6 +10,8 @@ use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, U
 use serde_json::{Value, json};
 
 use super::{Ending, print, print_json};
+
+mod simulate;
 use crate::experiment::{Experiment, Group};
 use crate::table::compact;
 
@@ -36,10 +38,12 @@ enum Command {
 #[command(after_help = "\
 Examples:
   posse privacy plan experiments/fclub-private.toml
+  posse privacy plan experiments/fclub-private.toml --simulate
   posse privacy plan --epsilon 1 --delta 1e-5 --dimension 10 --agents 50 --interactions 1e6
 
 With a file, the plan is that of every private algorithm in it, and the noise is what the statement at the end of
-its run says. Without one, flags say what is planned; what has no flag is at its default.")]
+its run says. Without one, flags say what is planned; what has no flag is at its default. With --simulate, every private
+algorithm of the file is run with ε from 0.5 to 8, and its regret is shown beside those of the file's other algorithms.")]
 struct PlanArgs {
     /// The experiment whose private algorithms are planned
     #[arg(value_name = "FILE.toml", conflicts_with_all = ["dimension", "agents", "interactions"])]
@@ -59,6 +63,12 @@ struct PlanArgs {
     /// Interactions over all agents; 1e6 is fine
     #[arg(long, value_parser = whole, required_unless_present = "file")]
     interactions: Option<u64>,
+    /// Run the experiment with several ε and show the regret of each
+    #[arg(long, requires = "file")]
+    simulate: bool,
+    /// How many seeds --simulate runs each ε with
+    #[arg(long, default_value_t = 3, requires = "simulate", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
     /// Releases of one stream of sums
     #[arg(long, default_value_t = 16, conflicts_with = "file")]
     releases: u64,
@@ -133,7 +143,8 @@ fn of_flags(args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
 }
 
 fn of_file(file: &Path, args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
-    let experiment = Experiment::read(file)?;
+    let mut experiment = Experiment::read(file)?;
+    let simulated = if args.simulate { simulate::all(&mut experiment, args.seeds)? } else { Vec::new() };
     let mut plans = Vec::new();
     for group in &experiment.groups {
         if let Some(request) = request_of(group, args)? {
@@ -148,6 +159,8 @@ fn of_file(file: &Path, args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
         let document = |(id, request, plan): &(&String, PlanRequest, Plan)| {
             let mut document = document(request, plan);
             document["setting"] = json!(id);
+            let own = simulated.iter().filter(|point| point.is_beside(id));
+            document["simulated"] = own.map(simulate::Point::document).collect();
             document
         };
         print_json(&json!(plans.iter().map(document).collect::<Vec<_>>()))?;
@@ -155,6 +168,9 @@ fn of_file(file: &Path, args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
         let one =
             |(id, request, plan): &(&String, PlanRequest, Plan)| format!("{id}\n{}", words(request, plan));
         print(&plans.iter().map(one).collect::<Vec<_>>().join("\n"))?;
+        if args.simulate {
+            print(&simulate::words(&simulated, args.seeds))?;
+        }
     }
     Ok(Ending::Done)
 }
@@ -224,7 +240,7 @@ fn words(request: &PlanRequest, plan: &Plan) -> String {
         plan.signal_to_noise
     ));
     line(if plan.observations_of_an_agent < plan.observations_to_match {
-        "verdict     noise will decide more than data; sharing is not likely to pay".to_owned()
+        "verdict     data will not rise above the noise; sharing is not likely to pay".to_owned()
     } else if plan.signal_to_noise < 1.0 {
         "verdict     data will rise above the noise, not far; whether sharing pays depends on the users"
             .to_owned()

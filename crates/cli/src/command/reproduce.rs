@@ -143,10 +143,12 @@ fn fetch(args: &Args, text: &str) -> anyhow::Result<()> {
 fn listing(all: &[Figure]) -> String {
     let of_an_interaction = calibrate::seconds_of_an_interaction();
     let time = |figure: &Figure| {
-        let text = figures::text(&figure.id).filter(|_| figure.status == Status::Available)?;
+        let text = figures::text(&figure.id)?;
         let measured = figures::minutes(text).map(|minutes| calibrate::scaled(minutes, of_an_interaction));
         let guess = || {
-            let experiment = read(&figure.id, text, false).ok()?;
+            // Without its data an experiment has no cells to count.
+            let experiment =
+                read(&figure.id, text, false).ok().filter(|_| figure.status == Status::Available)?;
             Some(calibrate::seconds_of(&experiment, of_an_interaction))
         };
         Some(duration(measured.or_else(guess)?))

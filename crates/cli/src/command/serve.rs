@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use posse_net::Tracer;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use tracing::{info, warn};
 
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Listen beyond loopback without TLS or tokens
     #[arg(long)]
     insecure: bool,
+    /// Send traces of uploads to an OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// How logs are written, to stderr
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log_format: LogFormat,
@@ -54,7 +58,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         let mut signals = Signals::listen()?;
         let mut read = identity(&args.config);
         let scheme = if config.tls.is_some() { "https" } else { "http" };
-        let options = Options { insecure: args.insecure, ..Options::default() };
+        let tracer = args.otlp.as_deref().map(|url| Tracer::new(url, "posse-coordinator")).transpose()?;
+        let options = Options {
+            insecure: args.insecure,
+            commit: commit(),
+            tracer: tracer.clone(),
+            ..Options::default()
+        };
         let running = serve(config.clone(), options).await?;
         print(&format!("{scheme}://{}\n", running.address))?;
         if let Some(admin) = running.admin {
@@ -77,6 +87,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
             read_again(args, &running, &mut config);
         }
         running.drain().await;
+        if let Some(tracer) = tracer {
+            tracer.flush();
+        }
         Ok(Ending::Done)
     })
 }
@@ -101,6 +114,11 @@ fn read_again(args: &Args, running: &Running, config: &mut ServeConfig) {
     if found != *config {
         warn!("the file has changed in more than [limits]: restart the coordinator for the rest");
     }
+}
+
+/// The commit that this program was built from, if that is known.
+fn commit() -> Option<String> {
+    option_env!("POSSE_COMMIT").filter(|commit| !commit.is_empty()).map(String::from)
 }
 
 /// When the file was written, and which one it is.

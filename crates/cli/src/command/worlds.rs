@@ -1,5 +1,6 @@
 //! `posse worlds`: where algorithms can be run — environments, arrivals, networks and faults.
 
+use posse_core::TimeSpan;
 use posse_sim::network::{LinkModel, NetworkConfig, Preset};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::algorithms::check_name;
 use super::{Ending, listing, print, print_json};
-use crate::settings::{PRESETS, Section, Variant};
+use crate::settings::{Section, Variant, presets};
 
 /// List environments, arrivals and networks, or the settings of one
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         }
         return Ok(Ending::Done);
     };
-    let names = variants.iter().map(|variant| variant.name.as_str()).chain(PRESETS.iter().copied());
+    let names = variants.iter().map(|variant| variant.name.as_str()).chain(presets().iter().copied());
     check_name(kind, "world", names)?;
     match variants.iter().find(|variant| variant.name == *kind) {
         Some(variant) if args.json => print_json(&listing::to_json(variant))?,
@@ -57,8 +58,8 @@ fn all() -> String {
         let names = variants.iter().map(|variant| (variant.name.as_str(), variant.summary.as_str()));
         text.push_str(&format!("{title}\n{}\n", listing::names(names)));
     }
-    let summaries: Vec<String> = PRESETS.iter().map(|preset| preset_summary(preset)).collect();
-    let names = PRESETS.iter().copied().zip(summaries.iter().map(String::as_str));
+    let summaries: Vec<String> = presets().iter().map(|preset| preset_summary(preset)).collect();
+    let names = presets().iter().copied().zip(summaries.iter().map(String::as_str));
     text.push_str(&format!("Networks: [network] preset = …\n{}\n", listing::names(names)));
     text + "`posse worlds KIND` shows the settings of one, `posse worlds network` and `posse worlds faults`\n\
             those of the tables [network] and [faults].\n"
@@ -72,7 +73,7 @@ fn all_as_json() -> Value {
         "environments": of(Section::Environment),
         "arrivals": of(Section::Arrival),
         "network": one(Section::Network),
-        "presets": PRESETS.iter().map(|preset| preset_as_json(preset)).collect::<Vec<_>>(),
+        "presets": presets().iter().map(|preset| preset_as_json(preset)).collect::<Vec<_>>(),
         "faults": one(Section::Faults),
     })
 }
@@ -91,8 +92,8 @@ fn preset_summary(preset: &str) -> String {
         return "every message arrives, and is answered, before the next interaction".into();
     }
     let mut parts = vec![
-        format!("{} ms one way", link.latency / 1000),
-        format!("up to {} ms more", link.jitter / 1000),
+        format!("{} one way", link.latency),
+        format!("up to {} more", link.jitter),
         format!("{} % lost", 100.0 * link.loss),
     ];
     if link.repeat > 0.0 {
@@ -101,26 +102,24 @@ fn preset_summary(preset: &str) -> String {
     if link.straggle > 0.0 {
         parts.push(format!("{} % late by a second", 100.0 * link.straggle));
     }
-    if link.partition_every > 0 {
-        let (length, every) = (link.partition_length / 1000, link.partition_every / 1000);
-        parts.push(format!("cut off for {length} ms in every {every} ms"));
+    if link.partition_every > TimeSpan::ZERO {
+        parts.push(format!("cut off for {} in every {}", link.partition_length, link.partition_every));
     }
     parts.join(", ")
 }
 
-/// The numbers of a preset, times in milliseconds.
+/// The numbers of a preset, as `[network]` takes them.
 fn preset_as_json(preset: &str) -> Value {
     let link = link(preset);
-    let milliseconds = |time: u64| time as f64 / 1000.0;
     json!({
         "name": preset,
         "summary": preset_summary(preset),
-        "latency": milliseconds(link.latency),
-        "jitter": milliseconds(link.jitter),
+        "latency": link.latency,
+        "jitter": link.jitter,
         "loss": link.loss,
         "repeat": link.repeat,
         "straggle": link.straggle,
-        "partition_every": milliseconds(link.partition_every),
-        "partition_length": milliseconds(link.partition_length),
+        "partition_every": link.partition_every,
+        "partition_length": link.partition_length,
     })
 }

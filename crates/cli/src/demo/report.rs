@@ -47,9 +47,9 @@ fn html(demo: &Demo, story: &Story) -> String {
     let last = |curve: &[f64]| curve.last().copied().unwrap_or(0.0);
     let agents = demo.agents;
     let rows = [
-        (format!("{agents} agents that tell nobody"), &story.isolated),
-        (format!("{agents} agents that share sums when it is worth it"), &story.federated),
-        ("one learner that is sent everything at once".into(), &story.central),
+        (format!("{agents} agents, each for itself"), &story.isolated),
+        (format!("{agents} agents that share their sums when it is worth a message"), &story.federated),
+        ("one learner that sees all raw data at once".into(), &story.central),
     ];
     let mut events = String::new();
     for (step, what) in &story.events {
@@ -67,8 +67,8 @@ fn html(demo: &Demo, story: &Story) -> String {
         };
         let _ = writeln!(
             table,
-            "<tr><th scope=\"row\"><span class=\"c{colour}\" aria-hidden=\"true\">■</span> {name}</th><td>{:.0}</td>\
-             <td>{messages}</td><td>{kilobytes}</td><td class=\"words\">{who}</td></tr>",
+            "<tr><th scope=\"row\"><span class=\"c{colour}\" aria-hidden=\"true\">■</span> {name}<small>{who}</small></th>\
+             <td>{:.0}</td><td>{messages}</td><td>{kilobytes}</td></tr>",
             last(curve)
         );
     }
@@ -77,15 +77,14 @@ fn html(demo: &Demo, story: &Story) -> String {
     let body = format!(
         "<header><h1>A federation on one machine</h1>\n\
          <p>{agents} agents choose among {} arms of {} features, {} times in all, and share what they learn through a\n\
-         coordinator, over gRPC. <b>Regret</b> is what the best arm would have brought more than the chosen one, added up:\n\
-         lower is better, and where a line is flat there is nothing left to learn.</p></header>\n<main>\n\
+         coordinator, over gRPC. <b>Regret</b> is the reward that the best arms would have earned on top of what the chosen ones\n\
+         earned: lower is better, and where a line is flat there is nothing left to learn.</p></header>\n<main>\n\
          <section id=\"regret\"><h2>Regret over time</h2>\n{pictures}\n\
          <div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"what it cost\"><table><thead><tr><th scope=\"col\">way</th>\
-         <th scope=\"col\">regret</th><th scope=\"col\">messages</th><th scope=\"col\">kB</th>\
-         <th scope=\"col\" class=\"words\">who learns</th></tr></thead><tbody>\n{table}</tbody></table></div></section>\n\
+         <th scope=\"col\">regret</th><th scope=\"col\">messages</th><th scope=\"col\">kB</th></tr></thead><tbody>\n{table}</tbody></table></div></section>\n\
          <section id=\"events\"><h2>What went wrong meanwhile</h2>\n\
-         <p>Whoever was killed saved nothing in that moment. Agents came back from the journal beside them (dotted in the\n\
-         picture), the coordinator from its log (dashed and red).</p>\n\
+         <p>Agents and the coordinator were killed without warning, in the middle of their work. Agents came back from their\n\
+         journals (dotted lines in the picture), the coordinator from its log (the dashed red line).</p>\n\
          <ul>\n{events}</ul>\n\
          <p>Of {} observations the coordinator has {}. Agents keep the other {} until they are worth a message: {verdict}.</p>\n\
          </section></main>\n<footer>Made by <code>posse demo</code>. Everything is in this file.</footer>\n",

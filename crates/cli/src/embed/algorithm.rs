@@ -1,13 +1,18 @@
 //! Algorithms by name and settings, as a program that embeds posse is given them.
 
+use std::path::Path;
+
 use posse_core::{Algorithm, Shape};
+use posse_sim::world::WorldConfig;
 use serde::Deserialize;
 
+use super::in_words;
+use crate::experiment::Experiment;
 use crate::experiment::diagnostic::Diagnostic;
 use crate::experiment::resolve::plain;
 use crate::experiment::source::Table;
 use crate::federation::check_algorithm;
-use crate::settings::Section;
+use crate::settings::{Section, outside};
 
 /// Makes the algorithm that `settings` describes: its `name`, and any of its settings under their documented names.
 ///
@@ -26,10 +31,33 @@ fn read(settings: &toml::Table, shape: Shape) -> Result<Algorithm, Vec<Diagnosti
     if !found.is_empty() {
         return Err(found);
     }
-    let plain = toml::Value::Table(plain(Section::Algorithm, &table));
-    let algorithm = Algorithm::deserialize(plain).map_err(|error| wrong(error.message().to_owned()))?;
+    let plain = plain(Section::Algorithm, &table);
+    let algorithm = match outside::algorithm(&plain) {
+        Some(made) => made.map_err(wrong)?,
+        None => Algorithm::deserialize(toml::Value::Table(plain))
+            .map_err(|error| wrong(error.message().to_owned()))?,
+    };
     algorithm.check(shape).map_err(|error| wrong(error.to_string()))?;
     Ok(algorithm)
+}
+
+/// Makes the world that `settings` describes for `agents` agents: its `kind`, and any of its settings under their
+/// documented names. Prepared data that it names is loaded.
+pub fn world(settings: &toml::Table, agents: u64) -> Result<WorldConfig, String> {
+    let mut root = toml::Table::new();
+    root.insert("horizon".into(), 1.into());
+    root.insert("agents".into(), toml::Value::try_from(agents).map_err(|error| error.to_string())?);
+    let mut alone = toml::Table::new();
+    alone.insert("name".into(), "lin-ucb".into());
+    root.insert("algorithm".into(), vec![toml::Value::Table(alone)].into());
+    root.insert("environment".into(), settings.clone().into());
+    // As an experiment, because that is what the checks of worlds read.
+    let text = toml::to_string(&root).map_err(|error| error.to_string())?;
+    let experiment = Experiment::from_text(Path::new("environment.toml"), text, false);
+    match &experiment.map_err(|error| in_words(&error))?.groups[..] {
+        [group] => Ok(group.config.world.clone()),
+        _ => Err("a world takes one value for each setting: sweeps are for experiments".into()),
+    }
 }
 
 fn words(diagnostic: &Diagnostic) -> String {
@@ -58,8 +86,8 @@ pub fn algorithms() -> Vec<Listed> {
             let row = |key: &str| {
                 let default = variant.defaults.get(key).map_or_else(String::new, ToString::to_string);
                 let meaning = variant.setting(key).map_or_else(String::new, |setting| {
-                    let range = if setting.range.is_empty() { "" } else { ", " };
-                    format!("{}{range}{}", setting.meaning, setting.range)
+                    let range = if setting.range().is_empty() { "" } else { ", " };
+                    format!("{}{range}{}", setting.meaning(), setting.range())
                 });
                 (key.to_owned(), default, meaning)
             };
@@ -104,7 +132,7 @@ mod tests {
         assert_eq!(all.len(), Algorithm::all().len());
         let ucb = all.iter().find(|listed| listed.name == "async-lin-ucb").unwrap();
         assert!(ucb.settings.iter().any(|(key, default, meaning)| {
-            key == "regularization" && default == "0.1" && meaning.contains("above 0")
+            key == "regularization" && default == "0.1" && meaning.contains("> 0")
         }));
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::{Progress, Values};
+use super::{Progress, Values, in_words};
 use crate::check::Verdict;
 use crate::command::execute::{Options, Played, play, show};
 use crate::experiment::{Cell, Experiment};
@@ -26,6 +26,8 @@ pub struct PlanOptions {
     pub force: bool,
     /// How many cells run at a time; `None` for as many as there are processors.
     pub jobs: Option<u16>,
+    /// Only this part of the cells, written as `2/3`. It needs `out`, and `posse merge` joins the parts.
+    pub shard: Option<String>,
 }
 
 impl Plan {
@@ -59,6 +61,12 @@ impl Plan {
         self.0.set_seeds(first, count)
     }
 
+    /// How many cells there are: runs of one setting with one seed.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.0.cells().len()
+    }
+
     /// Runs all cells on threads of its own and returns when they have finished, or soon after `stop` is raised.
     /// `progress` is kept up to date.
     pub fn run(
@@ -68,7 +76,8 @@ impl Plan {
         progress: &Arc<Progress>,
     ) -> Result<Outcome, String> {
         let Self(experiment) = self;
-        let options = Options::embedded(options.out, options.force, options.jobs);
+        let shard = options.shard.as_deref().map(str::parse).transpose()?;
+        let options = Options::embedded(options.out, options.force, options.jobs, shard);
         let count = |left: &[&Cell], all: usize| progress::Progress::counted(left, all, Arc::clone(progress));
         let Played { cells, outcomes, results } =
             play(&experiment, &options, stop, &count).map_err(|error| in_words(&error))?;
@@ -161,9 +170,4 @@ impl Outcome {
 pub fn figures() -> Vec<(String, &'static str, String, &'static str)> {
     let all = crate::figures::all().into_iter();
     all.map(|figure| (figure.id, figure.paper, figure.shows, figure.status.words())).collect()
-}
-
-/// An error with its causes, as the command prints it.
-fn in_words(error: &anyhow::Error) -> String {
-    format!("{error:#}").trim_end().to_owned()
 }

@@ -96,7 +96,7 @@ pub(super) fn complete_section(section: Section, table: &Table) -> toml::Table {
     for entry in &table.0 {
         let default = first.defaults.get(&entry.key).unwrap_or(&Json::Null);
         if let Some(setting) = first.setting(&entry.key) {
-            whole.insert(entry.key.clone(), written_value(setting, entry, default));
+            whole.insert(entry.key.clone(), written_value(&setting, entry, default));
         }
     }
     for (key, default) in &first.defaults {
@@ -116,14 +116,13 @@ pub(super) fn complete_section(section: Section, table: &Table) -> toml::Table {
 /// What was written, with floats where floats are meant, so that 5 and 5.0 are the same experiment.
 fn written_value(setting: &Setting, entry: &Entry, default: &Json) -> toml::Value {
     match (&setting.kind, &entry.node.value) {
-        (Kind::Table(settings), Value::Table(table)) => {
-            let nested = nested_defaults(setting.key);
-            let defaults = if default.is_null() { &nested } else { default };
+        (Kind::Table(_), Value::Table(table)) => {
+            let defaults = if default.is_null() { nested_defaults(setting.key) } else { default };
             let mut whole = toml::Table::new();
-            for inner in *settings {
+            for inner in setting.kind.settings() {
                 let default = &defaults[inner.key];
                 let value = match table.get(inner.key) {
-                    Some(entry) => Some(written_value(inner, entry, default)),
+                    Some(entry) => Some(written_value(&inner, entry, default)),
                     None => from_json(default),
                 };
                 if let Some(value) = value {

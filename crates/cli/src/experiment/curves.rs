@@ -9,7 +9,7 @@ use crate::settings::Kind;
 use crate::suggest::closest;
 
 /// More than a plot can show.
-const MOST_GROUPS: i64 = 20;
+const MAX_GROUPS: u64 = 20;
 const GROUPS: &str = "groups";
 const BY: &str = "by";
 const ORDERS: [(&str, GroupBy); 2] = [("activity", GroupBy::Activity), ("id", GroupBy::Id)];
@@ -55,7 +55,7 @@ pub(super) fn check(entry: &Entry, found: &mut Vec<Diagnostic>) {
     for Entry { key, span, node } in &table.0 {
         let words: &'static [&'static str] = &["activity", "id"];
         let kind = match key.as_str() {
-            GROUPS => Kind::Size(MOST_GROUPS),
+            GROUPS => Kind::Size(MAX_GROUPS),
             BY => Kind::OneOf(words),
             _ => {
                 let near = closest(key, [GROUPS, BY]).map(did_you_mean);
@@ -66,8 +66,12 @@ pub(super) fn check(entry: &Entry, found: &mut Vec<Diagnostic>) {
         };
         if matches!(node.value, Value::List(_)) || !fits(&kind, node) {
             found.push(wrong_type(key, node, &kind.expected()));
-        } else if node.scalar().and_then(toml::Value::as_integer).is_some_and(|size| size > MOST_GROUPS) {
-            let message = format!("`{key}` is {}: at most {MOST_GROUPS} can be told apart", node.describe());
+        } else if node
+            .scalar()
+            .and_then(toml::Value::as_integer)
+            .is_some_and(|size| size > MAX_GROUPS.cast_signed())
+        {
+            let message = format!("`{key}` is {}: at most {MAX_GROUPS} can be told apart", node.describe());
             found.push(Diagnostic::new(&node.span, message));
         }
     }

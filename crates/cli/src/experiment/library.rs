@@ -31,11 +31,11 @@ pub(crate) struct DataSource {
 pub(crate) struct Library {
     /// The command that prepares the data, as the experiment says.
     prepare: Option<String>,
-    shelf: Shelf,
+    shelf: DataShelf,
 }
 
 #[derive(Debug)]
-enum Shelf {
+enum DataShelf {
     /// Prepared directories, read when a world first names them.
     Disk(RefCell<BTreeMap<(String, String), Attempt>>),
     /// What the manifest of finished results says was read. Nothing is loaded, so a report needs no data.
@@ -56,30 +56,30 @@ pub(super) struct Absent {
 impl Library {
     /// A library for an experiment that says how to prepare its data.
     pub(super) fn new(prepare: Option<&str>) -> Self {
-        Self { prepare: prepare.map(String::from), shelf: Shelf::Disk(RefCell::default()) }
+        Self { prepare: prepare.map(String::from), shelf: DataShelf::Disk(RefCell::default()) }
     }
 
     /// A library that only knows what results remember about their data.
     pub(super) const fn recorded(sources: Vec<DataSource>) -> Self {
-        Self { prepare: None, shelf: Shelf::Recorded(sources) }
+        Self { prepare: None, shelf: DataShelf::Recorded(sources) }
     }
 
     /// Whether worlds get their data, so that their settings can be checked against it.
     pub(super) const fn has_data(&self) -> bool {
-        matches!(self.shelf, Shelf::Disk(_))
+        matches!(self.shelf, DataShelf::Disk(_))
     }
 
     /// Everything that was read, in the order of paths.
     pub(super) fn sources(&self) -> Vec<DataSource> {
         match &self.shelf {
-            Shelf::Disk(loaded) => {
+            DataShelf::Disk(loaded) => {
                 let mut all: Vec<DataSource> =
                     loaded.borrow().values().flatten().map(|(_, source)| source.clone()).collect();
                 // One directory may be named with several spellings of its hash.
                 all.dedup();
                 all
             }
-            Shelf::Recorded(sources) => sources.clone(),
+            DataShelf::Recorded(sources) => sources.clone(),
         }
     }
 
@@ -92,8 +92,8 @@ impl Library {
             return Err(Absent { key: "data", message, help });
         }
         let loaded = match &self.shelf {
-            Shelf::Disk(loaded) => loaded,
-            Shelf::Recorded(sources) => {
+            DataShelf::Disk(loaded) => loaded,
+            DataShelf::Recorded(sources) => {
                 if let Some(source) = sources.iter().find(|source| source.path == name.path) {
                     world.record_hash(&source.hash);
                 }

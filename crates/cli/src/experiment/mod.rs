@@ -39,7 +39,7 @@ use library::Library;
 use source::{Entry, Node, Table};
 
 /// The most cells that an experiment may have. More would take years, so they are surely a slip.
-const MOST_CELLS: u64 = 1_000_000;
+const MAX_CELLS: u64 = 1_000_000;
 
 /// An experiment that was read from its file and checked.
 #[derive(Debug)]
@@ -94,18 +94,8 @@ impl Cell {
     /// and to say how long the others will take.
     pub(crate) fn work(&self) -> f64 {
         let RunConfig { horizon, agents, algorithm, .. } = &self.config;
-        let (horizon, agents) = (*horizon as f64, *agents as f64);
-        let each = match algorithm.name() {
-            "fn-ucb" => 2_000.0 * agents.min(10.0),
-            "neural-ucb" | "neural-ts" => 2_000.0,
-            // A kernel learner solves a system of all that its agent has seen.
-            "kernel-ucb" | "kernel-ts" => 0.01 * horizon / agents * (horizon / agents).min(1e4),
-            name if name.contains("glb") || name.contains("glm") => 20.0,
-            name if name.contains("club") => 3.0,
-            "async-lin-ucb-am" => 4.0,
-            _ => 1.0,
-        };
-        horizon * each.max(1.0)
+        let each = horizon / (*agents).max(1);
+        *horizon as f64 * algorithm.with_recipe(|recipe| recipe.effort(*agents, each))
     }
 }
 
@@ -122,14 +112,6 @@ impl Experiment {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::from_text(path, text, true)
-    }
-
-    /// Reads the experiment that results were made of, from the copy at `path` in their directory. Its data is
-    /// not loaded: `sources` says what was read.
-    pub(crate) fn read_recorded(path: &Path, sources: Vec<DataSource>) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::recorded_text(path, text, sources)
     }
 
     /// Checks the text of an experiment whose results are there. Its data is not loaded: `sources` says what was read.
@@ -250,8 +232,8 @@ impl Experiment {
         if count == 0 {
             return Err("`repetitions` is 0: it must be at least 1".into());
         }
-        if (self.groups.len() as u64).checked_mul(count).is_none_or(|cells| cells > MOST_CELLS) {
-            return Err(format!("{count} seeds make too many cells: at most {MOST_CELLS} can be run"));
+        if (self.groups.len() as u64).checked_mul(count).is_none_or(|cells| cells > MAX_CELLS) {
+            return Err(format!("{count} seeds make too many cells: at most {MAX_CELLS} can be run"));
         }
         (self.seed, self.repetitions) = (first, count);
         self.resolved.insert("seed".into(), seed.into());
@@ -295,10 +277,9 @@ fn groups(
         let own = sweep::count(&contender.table)?.checked_mul(sweep::count(world)?)?;
         sum.checked_add(own.checked_mul(repetitions)?)
     });
-    if cells.is_none_or(|cells| cells > MOST_CELLS) {
+    if cells.is_none_or(|cells| cells > MAX_CELLS) {
         let size = cells.map_or_else(|| "far too many".into(), |cells| cells.to_string());
-        let message =
-            format!("the sweeps and repetitions make {size} cells: at most {MOST_CELLS} can be run");
+        let message = format!("the sweeps and repetitions make {size} cells: at most {MAX_CELLS} can be run");
         return (Vec::new(), vec![Diagnostic::new(&(0..0), message).help("shorten some lists")]);
     }
     let (mut groups, mut found) = (Vec::new(), Vec::new());
@@ -394,23 +375,41 @@ mod tests {
 
     /// Values that a listed range allows, and values that it does not. `None` if it depends on other keys.
     fn probes(range: &str) -> Option<(Vec<f64>, Vec<f64>)> {
-        let words: Vec<&str> = range.split(' ').collect();
-        let number = |text: &str| text.parse::<f64>().ok();
-        Some(match words.as_slice() {
-            ["above", low] => (vec![number(low)? + 0.5], vec![number(low)?]),
-            [low, "or", "more"] => (vec![number(low)?], vec![number(low)? - 1.0]),
-            ["between", low, "and", high] => {
-                let (low, high) = (number(low)?, number(high)?);
-                (vec![(low + high) / 2.0], vec![low, high])
-            }
-            [low, "to", "below", high] => (vec![number(low)?], vec![number(low)? - 0.5, number(high)?]),
-            [low, "to", high] => {
-                let (low, high) = (number(low)?, number(high)?);
-                let above = if high.is_finite() { vec![low - 0.5, high + 0.5] } else { vec![low - 0.5] };
-                (vec![low, high], above)
-            }
-            _ => return None,
-        })
+        let number = |text: &str| if text == "∞" { Some(f64::INFINITY) } else { text.parse::<f64>().ok() };
+        if let Some(low) = range.strip_prefix("> ").and_then(number) {
+            return Some((vec![low + 0.5], vec![low]));
+        }
+        if let Some(low) = range.strip_prefix("≥ ").and_then(number) {
+            return Some((vec![low], vec![low - 1.0]));
+        }
+        let (low, high) = range.strip_prefix("in ")?.trim_matches(['(', ')', '[', ']']).split_once(", ")?;
+        let (low, high) = (number(low)?, number(high)?);
+        let middle = match high - low {
+            width if width.is_infinite() => low + 1.0,
+            // Some of these settings are whole numbers.
+            width if width > 2.0 => ((low + high) / 2.0).floor(),
+            _ => (low + high) / 2.0,
+        };
+        let (mut good, mut bad) = (vec![middle], Vec::new());
+        if range.contains('[') {
+            good.push(low);
+        } else {
+            bad.push(low);
+        }
+        if range.contains(']') {
+            good.push(high);
+        } else {
+            bad.push(high);
+        }
+        if range.contains('[') {
+            bad.push(low - 0.5);
+        }
+        if range.contains(']') && high.is_finite() {
+            bad.push(1.5 * high);
+        }
+        // Infinity is written as a word, which only thresholds take.
+        let written = |values: Vec<f64>| values.into_iter().filter(|v| v.is_finite()).collect();
+        Some((written(good), written(bad)))
     }
 
     #[test]
@@ -428,7 +427,7 @@ mod tests {
                 if depends || tabular || needs_data {
                     continue;
                 }
-                let Some((good, bad)) = probes(setting.range) else { continue };
+                let Some((good, bad)) = probes(setting.range()) else { continue };
                 let accepted =
                     |value: &f64| with_setting(variant.section, &variant.name, key, *value).is_ok();
                 assert!(good.iter().all(accepted), "{} {key}: {good:?}", variant.name);
@@ -494,7 +493,7 @@ mod tests {
     /// Results are read with what is kept of the experiment, not with its file.
     #[test]
     fn an_experiment_that_is_written_anew_has_the_same_cells_in_the_same_order() {
-        let own = "agents = [2, 3]\nhorizon_each = [10, 20]\n[network]\nlatency = [0, 1]\n\
+        let own = "agents = [2, 3]\nhorizon_each = [10, 20]\n[network]\nlatency = [\"0s\", \"1ms\"]\n\
                    [environment]\nnoise_shape = { degrees = [3, 4] }\nnoise = [0.1, 0.2]\ndimension = [3, 4]\n\
                    [[algorithm]]\nname = [\"lin-ucb\", \"async-lin-ucb\"]\nregularization = [0.1, 1]\nconfidence = 0.05\n\
                    [[algorithm]]\nname = \"lin-ucb\"\nregularization = 2\nwidth_scale = 1\n";

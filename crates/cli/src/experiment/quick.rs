@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use super::contender::AGENTS;
 use super::source::{Entry, Node, Table, Value, label};
 
-const MOST_AGENTS: i64 = 40;
-const MOST_INTERACTIONS: i64 = 2_000;
-const MOST_REPETITIONS: i64 = 2;
+const MAX_AGENTS: i64 = 40;
+const MAX_INTERACTIONS: i64 = 2_000;
+const MAX_REPETITIONS: i64 = 2;
 
 /// Scales an experiment of the right form down. Values of one key are scaled by one factor wherever they stand, so that
 /// sweeps keep their proportions and checks select the groups they selected before. Values of a sweep that become equal
 /// are run once.
 pub(super) fn scale_down(root: &mut Table) {
-    scale(root, AGENTS, MOST_AGENTS);
-    scale(root, "horizon", MOST_INTERACTIONS);
-    scale(root, "repetitions", MOST_REPETITIONS);
+    scale(root, AGENTS, MAX_AGENTS);
+    scale(root, "horizon", MAX_INTERACTIONS);
+    scale(root, "repetitions", MAX_REPETITIONS);
     // As many interactions as other experiments have, where there are most agents.
     let agents = places(root, AGENTS).map(|node| largest(node)).max().unwrap_or(1).max(1);
-    scale(root, "horizon_each", (MOST_INTERACTIONS / agents).max(1));
+    scale(root, "horizon_each", (MAX_INTERACTIONS / agents).max(1));
 }
 
 /// Makes the largest value of a key `most`, and its other values smaller by the same factor.

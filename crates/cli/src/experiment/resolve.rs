@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::diagnostic::Diagnostic;
 use super::library::{Absent, Library};
 use super::source::{Entry, Node, Span, Table, Value, label};
-use crate::settings::{BOTH_THRESHOLDS, Section, THRESHOLD};
+use crate::settings::{BOTH_THRESHOLDS, Section, THRESHOLD, outside};
 
 /// The interactions of each agent: a horizon that grows with the number of agents.
 pub(super) const HORIZON_EACH: &str = "horizon_each";
@@ -82,13 +82,20 @@ impl Combination<'_> {
     fn config(&self) -> Result<RunConfig, Diagnostic> {
         // Left out because it was wrong: any number will do to find out what else is.
         let (agents, horizon) = (self.whole("agents").unwrap_or(1), self.horizon()?.unwrap_or(1));
-        let mut world = self.part::<WorldConfig>(Section::Environment)?;
+        let mut world = match self.outside(Section::Environment, outside::world)? {
+            Some(world) => world,
+            None => self.part::<WorldConfig>(Section::Environment)?,
+        };
         self.library.attach(&mut world).map_err(|Absent { key, message, help }| {
             let entry = self.table(Section::Environment).and_then(|table| table.get(key));
             let place =
                 entry.map_or_else(|| self.place(Some(Section::Environment)), |entry| entry.node.span.clone());
             Diagnostic::new(&place, message).maybe_help(help)
         })?;
+        let algorithm = match self.outside(Section::Algorithm, outside::algorithm)? {
+            Some(algorithm) => algorithm,
+            None => self.part(Section::Algorithm)?,
+        };
         Ok(RunConfig {
             seed: Seed(0),
             agents: agents.cast_unsigned(),
@@ -97,7 +104,7 @@ impl Combination<'_> {
             arrival: self.part::<ArrivalConfig>(Section::Arrival)?,
             network: self.part::<NetworkConfig>(Section::Network)?,
             faults: self.part::<FaultConfig>(Section::Faults)?,
-            algorithm: self.part(Section::Algorithm)?,
+            algorithm,
         })
     }
 
@@ -120,6 +127,17 @@ impl Combination<'_> {
             Diagnostic::new(&node.span, message)
                 .help(format!("at most {} for so many agents", i64::MAX / agents))
         })
+    }
+
+    /// What a table describes, if it names something from outside of posse.
+    fn outside<T>(
+        &self,
+        section: Section,
+        make: impl FnOnce(&toml::Table) -> Option<Result<T, String>>,
+    ) -> Result<Option<T>, Diagnostic> {
+        let Some(table) = self.table(section) else { return Ok(None) };
+        let wrong = |message| Diagnostic::new(&self.place(Some(section)), message);
+        make(&plain(section, table)).transpose().map_err(wrong)
     }
 
     /// One table as its configuration type.
@@ -263,7 +281,9 @@ pub(crate) fn plain(section: Section, table: &Table) -> toml::Table {
     if let (Some(tag), Some(default)) = (section.tag(), section.default_variant()) {
         plain.entry(tag).or_insert_with(|| default.into());
     }
+    let own = plain.get("name").and_then(toml::Value::as_str).is_some_and(outside::takes_threshold);
     if section == Section::Algorithm
+        && !own
         && let Some(value) = plain.remove(THRESHOLD.key)
     {
         for key in BOTH_THRESHOLDS {

@@ -27,7 +27,7 @@ const TOP: [&str; 9] = [
 const HORIZONS: [&str; 2] = ["horizon", "horizon_each"];
 
 /// More agents than can be simulated in memory.
-const MOST_AGENTS: i64 = 10_000_000;
+const MAX_AGENTS: u64 = 10_000_000;
 
 /// Everything about the form of the file that is wrong.
 pub(crate) fn check(root: &Table) -> Vec<Diagnostic> {
@@ -103,7 +103,7 @@ fn check_top(entry: &Entry, found: &mut Vec<Diagnostic>) {
         }
         ("seed" | "repetitions", _) => check_single_whole(entry, found),
         ("horizon" | "horizon_each", _) => check_sweep(key, &Kind::Whole, &entry.node, found),
-        ("agents", _) => check_sweep(key, &Kind::Size(MOST_AGENTS), &entry.node, found),
+        ("agents", _) => check_sweep(key, &Kind::Size(MAX_AGENTS), &entry.node, found),
         // Checks and figures are about groups, which are not known yet.
         ("check" | "figure", _) => {}
         ("curves", _) => curves::check(entry, found),
@@ -166,7 +166,7 @@ fn check_algorithms(entry: &Entry, found: &mut Vec<Diagnostic>) {
         let (own, settings): (Vec<Entry>, _) =
             table.0.iter().cloned().partition(|entry| OWN.contains(&entry.key.as_str()));
         for entry in own {
-            let kind = if entry.key == AGENTS { Kind::Size(MOST_AGENTS) } else { Kind::Whole };
+            let kind = if entry.key == AGENTS { Kind::Size(MAX_AGENTS) } else { Kind::Whole };
             check_sweep(&entry.key, &kind, &entry.node, found);
         }
         check_section(Section::Algorithm, &Table(settings), &node.span, found);
@@ -184,7 +184,7 @@ pub(crate) fn check_section(section: Section, table: &Table, header: &Span, foun
             Some(variant) => found.push(unknown_key(variant, entry)),
             None => {
                 let setting = variants[0].setting(&entry.key).expect("all variants have it");
-                check_setting(setting, entry, found);
+                check_setting(&setting, entry, found);
             }
         }
     }

@@ -12,17 +12,19 @@ use crate::suggest::closest;
 pub(super) fn check_setting(setting: &Setting, entry: &Entry, found: &mut Vec<Diagnostic>) {
     let Entry { key, node, .. } = entry;
     match (&setting.kind, &node.value) {
-        (Kind::Table(settings), Value::Table(table)) => {
+        (Kind::Table(_), Value::Table(table)) => {
+            let settings = setting.kind.settings();
             for inner in &table.0 {
                 match settings.iter().find(|setting| setting.key == inner.key) {
                     Some(setting) => check_setting(setting, inner, found),
-                    None => found.push(unknown_inner_key(settings, key, inner)),
+                    None => found.push(unknown_inner_key(&settings, key, inner)),
                 }
             }
         }
-        (Kind::Tables(settings), Value::List(nodes)) => {
+        (Kind::Tables(_), Value::List(nodes)) => {
+            let settings = setting.kind.settings();
             for node in nodes {
-                check_listed_table(settings, key, node, found);
+                check_listed_table(&settings, key, node, found);
             }
         }
         (Kind::Table(_) | Kind::Tables(_), _) => found.push(wrong_type(key, node, &setting.kind.expected())),
@@ -31,7 +33,7 @@ pub(super) fn check_setting(setting: &Setting, entry: &Entry, found: &mut Vec<Di
 }
 
 /// One of several tables of the same kind, such as an override: no sweeps inside.
-fn check_listed_table(settings: &'static [Setting], key: &str, node: &Node, found: &mut Vec<Diagnostic>) {
+fn check_listed_table(settings: &[Setting], key: &str, node: &Node, found: &mut Vec<Diagnostic>) {
     let Some(table) = node.table() else {
         found.push(wrong_type(key, node, "a table"));
         return;
@@ -50,7 +52,7 @@ fn check_listed_table(settings: &'static [Setting], key: &str, node: &Node, foun
 }
 
 /// A key that a table inside a section does not have.
-fn unknown_inner_key(settings: &'static [Setting], owner: &str, entry: &Entry) -> Diagnostic {
+fn unknown_inner_key(settings: &[Setting], owner: &str, entry: &Entry) -> Diagnostic {
     let keys: Vec<&str> = settings.iter().map(|setting| setting.key).collect();
     let near = closest(&entry.key, keys.iter().copied()).map(did_you_mean);
     let help = near.unwrap_or_else(|| format!("its settings are {}", keys.join(", ")));
@@ -78,7 +80,7 @@ pub(super) fn check_sweep(key: &str, kind: &Kind, node: &Node, found: &mut Vec<D
 /// Sizes are limited before anything of that size is made, or the check itself could run out of memory.
 fn check_size(key: &str, kind: &Kind, node: &Node, found: &mut Vec<Diagnostic>) {
     if let (Kind::Size(most), Some(toml::Value::Integer(size))) = (kind, node.scalar())
-        && size > most
+        && u64::try_from(*size).is_ok_and(|size| size > *most)
     {
         let message = format!("`{key}` is {size}: it must be at most {most}");
         found.push(Diagnostic::new(&node.span, message));
@@ -101,7 +103,7 @@ pub(super) fn check_list(key: &str, node: &Node, found: &mut Vec<Diagnostic>) {
 }
 
 /// Whether a value is of a kind.
-pub(super) fn fits(kind: &Kind, node: &Node) -> bool {
+pub(crate) fn fits(kind: &Kind, node: &Node) -> bool {
     match (kind, node.scalar()) {
         (Kind::Number | Kind::Threshold, Some(toml::Value::Integer(_) | toml::Value::Float(_))) => true,
         (Kind::Threshold, Some(toml::Value::String(word))) => word == "inf",
@@ -111,6 +113,12 @@ pub(super) fn fits(kind: &Kind, node: &Node) -> bool {
         (Kind::OneOf(words), Some(toml::Value::String(word))) => words.contains(&word.as_str()),
         _ => false,
     }
+}
+
+/// The number that a written value stands for, to compare and to draw by: a length of time counts in milliseconds.
+pub(crate) fn quantity(text: &str) -> Option<f64> {
+    let span = || text.parse::<TimeSpan>().ok().map(|span| span.as_micros() as f64 / 1000.0);
+    text.parse().ok().or_else(span)
 }
 
 /// A value that is of another kind than expected.

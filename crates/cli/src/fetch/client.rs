@@ -12,7 +12,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// Attempts in a row that bring nothing new before the download is given up.
 const FRUITLESS: u32 = 3;
-const MOST_REDIRECTS: u32 = 5;
+const MAX_REDIRECTS: u32 = 5;
 
 /// A client that speaks HTTPS only, also after a redirect.
 pub(super) struct Client {
@@ -42,7 +42,7 @@ impl Client {
         let config = ureq::Agent::config_builder()
             .https_only(true)
             .http_status_as_error(false)
-            .max_redirects(MOST_REDIRECTS)
+            .max_redirects(MAX_REDIRECTS)
             .timeout_connect(Some(timeout))
             .timeout_recv_response(Some(timeout))
             .timeout_recv_body(Some(timeout))

@@ -90,8 +90,9 @@ fn entry(record: &Record) -> String {
 }
 
 fn absent(figure: &Figure) -> String {
+    let fetch = if figure.status == Status::NeedsData { " --fetch" } else { "" };
     format!(
-        "\n### {}: {}\n\nNot here: {}. `posse reproduce {}`\n",
+        "\n### {}: {}\n\nNot here: {}. `posse reproduce {}{fetch}`\n",
         figure.id,
         figure.shows,
         reason(figure),
@@ -103,7 +104,7 @@ fn absent(figure: &Figure) -> String {
 const fn reason(figure: &Figure) -> &'static str {
     match figure.status {
         Status::Available => "not run at full size yet",
-        Status::NeedsData => "needs data that is not passed on here",
+        Status::NeedsData => "needs its publisher's data, which was not at hand",
         Status::NotYet => "cannot be run yet",
     }
 }

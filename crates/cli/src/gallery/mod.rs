@@ -47,10 +47,50 @@ pub(crate) struct Record {
     pub(crate) processor_minutes: f64,
     /// The cell that takes the least time, by its place in the plan: a test runs it again.
     pub(crate) quickest_cell: usize,
+    /// What the beginning of that cell added up to, if even that cell takes long: the test then runs the beginning.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) beginning: Option<Beginning>,
     /// What became of the claims.
     pub(crate) checks: Vec<Verdict>,
     /// The pictures, the first of which the index shows.
     pub(crate) pictures: Vec<String>,
+}
+
+/// What a run added up to after its first interactions.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Beginning {
+    /// How many interactions these were, of all agents together.
+    pub(crate) interactions: u64,
+    /// Their regret, reward, messages, rounds and bytes sent by agents.
+    pub(crate) regret: f64,
+    pub(crate) reward: f64,
+    pub(crate) messages: u64,
+    pub(crate) rounds: u64,
+    pub(crate) bytes_up: u64,
+}
+
+/// Cells that took more processor-seconds than this are not run again as a whole by a test.
+const QUICK: f64 = 0.3;
+/// The share of such a cell that is run again.
+const BEGINNING: f64 = 0.04;
+
+impl Beginning {
+    /// The beginning of a run, if the run takes long.
+    fn of(run: &crate::row::Record) -> Option<Self> {
+        if run.seconds <= QUICK {
+            return None;
+        }
+        let most = BEGINNING * run.tally.interactions as f64;
+        let point = run.curve.iter().rev().find(|point| point.interactions as f64 <= most)?;
+        Some(Self {
+            interactions: point.interactions,
+            regret: point.regret,
+            reward: point.reward,
+            messages: point.messages(),
+            rounds: point.rounds,
+            bytes_up: point.up.bytes,
+        })
+    }
 }
 
 /// Writes the page of a figure, whose experiment has this text, and what belongs to it into a directory of pages.
@@ -87,6 +127,7 @@ pub(crate) fn write_page(
         // Older results hold seconds of the clock, so the minutes in the experiment file are preferred where they are written.
         processor_minutes: figures::minutes(text).unwrap_or_else(|| minutes(made)),
         quickest_cell: quickest,
+        beginning: made.outcomes[quickest].as_ref().and_then(|run| Beginning::of(run.as_ref().ok()?)),
         checks: material.verdicts.clone().unwrap_or_default(),
         pictures,
     };

@@ -9,10 +9,10 @@ use crate::table::{self, align, compact};
 /// Most bytes of a picture on a page: beyond that, a browser does not like to draw it.
 const LARGEST_PICTURE: u64 = 250_000;
 /// Most pictures of a page.
-const MOST_PICTURES: usize = 3;
+const MAX_PICTURES: usize = 3;
 /// Most lines of numbers under a claim, and of the table.
-const MOST_NUMBERS: usize = 12;
-const MOST_LINES: usize = 60;
+const MAX_NUMBERS: usize = 12;
+const MAX_LINES: usize = 60;
 
 /// Keeps the pictures that say most, removes the others, and returns their names. What the experiment plans comes first, then
 /// trade-offs, then what happens over time.
@@ -45,7 +45,7 @@ pub(super) fn chosen(written: Vec<PathBuf>) -> anyhow::Result<Vec<String>> {
     kept.sort();
     // Where the experiment says what its figure shows, nothing else is needed.
     let count = kept.iter().filter(|(rank, _)| *rank == 0).count();
-    let most = if count > 0 { count.min(MOST_PICTURES) } else { MOST_PICTURES };
+    let most = if count > 0 { count.min(MAX_PICTURES) } else { MAX_PICTURES };
     for (_, path) in kept.iter().skip(most) {
         std::fs::remove_file(path)?;
     }
@@ -85,11 +85,11 @@ fn claims(record: &Record) -> String {
     }
     for check in &record.checks {
         text.push_str(&format!("- **{}** {}\n", check.result.word(), check.says));
-        for line in check.numbers.iter().take(MOST_NUMBERS) {
+        for line in check.numbers.iter().take(MAX_NUMBERS) {
             text.push_str(&format!("  - {}\n", line.replace('*', "\\*")));
         }
-        if check.numbers.len() > MOST_NUMBERS {
-            text.push_str(&format!("  - and {} more\n", check.numbers.len() - MOST_NUMBERS));
+        if check.numbers.len() > MAX_NUMBERS {
+            text.push_str(&format!("  - and {} more\n", check.numbers.len() - MAX_NUMBERS));
         }
         if let Some(why) = &check.why {
             text.push_str(&format!("  - *Why:* {why}\n"));
@@ -116,9 +116,9 @@ fn published(material: &Material<'_>) -> String {
 fn numbers(record: &Record, material: &Material<'_>) -> String {
     let summary = table::summary(material.groups(), material.figures(), &material.rows);
     let lines: Vec<&str> = summary.lines().collect();
-    let shown = lines[..lines.len().min(MOST_LINES)].join("\n");
-    let rest = if lines.len() > MOST_LINES {
-        format!("\nand {} lines more in summary.parquet", lines.len() - MOST_LINES)
+    let shown = lines[..lines.len().min(MAX_LINES)].join("\n");
+    let rest = if lines.len() > MAX_LINES {
+        format!("\nand {} lines more in summary.parquet", lines.len() - MAX_LINES)
     } else {
         String::new()
     };

@@ -3,7 +3,9 @@
 use posse_core::Placement;
 
 use super::family::{Family, families, families_along};
-use super::figure::{Axis, BarRow, Bars, BoxRow, Boxes, Figure, Form, Plot, Point, Series, View, WAYS, Xy};
+use super::figure::{
+    Axis, BarRow, Bars, BoxRow, Boxes, Figure, FigureView, Form, Plot, Point, Series, WAYS, Xy,
+};
 use super::material::{Line, Material, sum};
 use super::planned::planned;
 use super::style::Style;
@@ -78,7 +80,7 @@ fn over_time(material: &Material<'_>, families: &[Family]) -> Figure {
         let whose =
             if kind == EACH { "interactions of each agent" } else { "interactions, all agents together" };
         let x = Axis { label: whose.into(), log };
-        View { name, plot: Plot::Xy(Xy { x, y: Axis { label: label.into(), log }, series }) }
+        FigureView { name, plot: Plot::Xy(Xy { x, y: Axis { label: label.into(), log }, series }) }
     };
     Figure {
         id: "over-time".into(),
@@ -115,7 +117,7 @@ fn by_number_of_agents(material: &Material<'_>) -> Option<Figure> {
         let dots = || series.iter().flat_map(|series| &series.points);
         let x = Axis { label: "agents".into(), log: spans(dots().map(|dot| dot.x), 20.0) };
         let y = Axis { label: format!("{label}, at the end"), log: spans(dots().map(|dot| dot.y), 20.0) };
-        View { name, plot: Plot::Xy(Xy { x, y, series }) }
+        FigureView { name, plot: Plot::Xy(Xy { x, y, series }) }
     };
     let views = [EACH, ("regret", &["regret"], "regret")].into_iter().chain(UNITS);
     Some(Figure {
@@ -167,7 +169,7 @@ fn by_agents(material: &Material<'_>) -> Option<Figure> {
         }
         let x = Axis { label: "interactions, all agents together".into(), log: false };
         let y = Axis { label: format!("{label}, per group"), log: false };
-        View { name, plot: Plot::Xy(Xy { x, y, series }) }
+        FigureView { name, plot: Plot::Xy(Xy { x, y, series }) }
     };
     let views = std::iter::once(("regret", &["regret"][..], "regret")).chain(UNITS);
     Some(Figure {
@@ -216,7 +218,10 @@ fn trade_off(material: &Material<'_>, families: &[Family]) -> Option<Figure> {
         }
         let log = spans(series.iter().flat_map(|series| series.points.iter().map(|point| point.y)), 8.0);
         let x = Axis { label: label.into(), log: true };
-        View { name, plot: Plot::Xy(Xy { x, y: Axis { label: "regret at the end".into(), log }, series }) }
+        FigureView {
+            name,
+            plot: Plot::Xy(Xy { x, y: Axis { label: "regret at the end".into(), log }, series }),
+        }
     };
     Some(Figure {
         id: "trade-off".into(),
@@ -259,9 +264,9 @@ fn spread(material: &Material<'_>, families: &[Family]) -> Option<Figure> {
         let rows: Vec<BoxRow> = rows.collect();
         let log = spans(rows.iter().flat_map(|row| row.quantiles[1..8].iter().copied()), 200.0)
             && rows.iter().all(|row| row.quantiles[0] > 0.0);
-        View { name, plot: Plot::Boxes(Boxes { axis: Axis { label: label.into(), log }, rows }) }
+        FigureView { name, plot: Plot::Boxes(Boxes { axis: Axis { label: label.into(), log }, rows }) }
     };
-    let views: Vec<View> = metrics.into_iter().map(view).collect();
+    let views: Vec<FigureView> = metrics.into_iter().map(view).collect();
     let any = views.iter().any(|view| matches!(&view.plot, Plot::Boxes(boxes) if !boxes.rows.is_empty()));
     any.then(|| Figure {
         id: "agents".into(),
@@ -311,7 +316,10 @@ fn by_kind(material: &Material<'_>) -> Option<Figure> {
             BarRow { name: line.group.id.clone(), ways }
         };
         let axis = Axis { label: label.into(), log: false };
-        View { name, plot: Plot::Bars(Bars { axis, parts: parts.clone(), rows: rows.map(row).collect() }) }
+        FigureView {
+            name,
+            plot: Plot::Bars(Bars { axis, parts: parts.clone(), rows: rows.map(row).collect() }),
+        }
     };
     Some(Figure {
         id: "kinds".into(),

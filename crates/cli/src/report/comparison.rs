@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::material::Material;
-use super::svg::escape;
+use super::svg::{breakable, escape};
 use crate::metric::Column;
 use crate::statistics::{Paired, quantile};
 use crate::table::compact;
@@ -11,11 +11,11 @@ use crate::table::compact;
 /// What is compared, besides what the figures of the experiment show.
 const COMPARED: [&str; 3] = ["regret", "reward", "messages"];
 /// More settings than this are a page of their own.
-const MOST: usize = 60;
+const MAX_LINES: usize = 60;
 
 /// Whether there is anything to compare: two settings and two seeds.
 pub(super) fn has_pairs(material: &Material<'_>) -> bool {
-    (2..=MOST).contains(&material.lines.len()) && material.lines.iter().any(|line| line.rows.len() > 1)
+    (2..=MAX_LINES).contains(&material.lines.len()) && material.lines.iter().any(|line| line.rows.len() > 1)
 }
 
 /// The columns that can be compared; the first is what the experiment is about.
@@ -100,7 +100,7 @@ fn row(name: &str, paired: &Paired) -> String {
     format!(
         "<tr{}><th scope=\"row\">{}</th><td>{}</td><td>{interval}</td><td>{pairs}</td></tr>\n",
         if clear { " class=\"clear\"" } else { "" },
-        escape(name),
+        breakable(name),
         sign(difference)
     )
 }

@@ -16,7 +16,7 @@ const MARKS: f64 = 6.0;
 const TAG: f64 = 11.0;
 
 /// More lines than this cannot be named at their ends.
-const MOST_END_NAMES: usize = 14;
+const MAX_END_NAMES: usize = 14;
 
 /// Draws a plot, with a legend if it is to stand alone.
 pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
@@ -24,7 +24,7 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
     let legend = if alone { legend_lines(&series) } else { Vec::new() };
     let height = HEIGHT + 20.0 * legend.len() as f64 + if legend.is_empty() { 0.0 } else { 6.0 };
     let mut picture = Picture::new(WIDTH, height, label);
-    let names = end_names(&series);
+    let names = end_names(xy);
     let room = names.iter().map(|(_, name)| text_width(name, TAG) + 10.0).fold(0.0, f64::max);
     let (left, right, top, bottom) = (MARGINS.0, WIDTH - MARGINS.1 - room, MARGINS.2, HEIGHT - MARGINS.3);
     let points = || series.iter().flat_map(|series| series.points.iter().map(move |p| (series.form, p)));
@@ -50,7 +50,7 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
         let beneath = over.is_some_and(|over| xy.series[over].shown);
         draw_series(&mut picture, (series, beneath), place, (&x, &y), &mut labels);
     }
-    labels.draw(&mut picture);
+    labels.draw(&mut picture, (left, WIDTH));
     draw_end_names(&mut picture, &names, (&x, &y));
     for (line, entries) in legend.iter().enumerate() {
         let at = HEIGHT + 8.0 + 20.0 * line as f64;
@@ -75,7 +75,9 @@ fn axes(picture: &mut Picture, xy: &Xy, x: &Scale, y: &Scale) {
     }
     picture.raw(&format!("<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/>"));
     picture.text((f64::midpoint(left, right), bottom + 42.0), 14.0, Anchor::Middle, &xy.x.label);
-    picture.upright_text((16.0, f64::midpoint(top, bottom)), 14.0, &xy.y.label);
+    // A long label has smaller letters, so that it stays beside its axis.
+    let size = (14.0 * (bottom - top) / text_width(&xy.y.label, 14.0)).clamp(9.0, 14.0);
+    picture.upright_text((16.0, f64::midpoint(top, bottom)), size, &xy.y.label);
 }
 
 fn draw_series(
@@ -144,11 +146,11 @@ fn draw_series(
 }
 
 /// The lines that have their names at their ends: all of several, unless they are too many to be read.
-fn end_names<'s>(series: &[&'s Series]) -> Vec<(&'s Series, String)> {
-    let lines: Vec<&Series> =
-        series.iter().copied().filter(|own| own.form == Form::Line && !own.points.is_empty()).collect();
-    let fits = (2..=MOST_END_NAMES).contains(&lines.len());
-    if fits { lines.into_iter().map(|own| (own, own.short_name())).collect() } else { Vec::new() }
+fn end_names(xy: &Xy) -> Vec<(&Series, String)> {
+    let named = xy.series.iter().zip(xy.short_names());
+    let lines: Vec<(&Series, String)> =
+        named.filter(|(own, _)| own.shown && own.form == Form::Line && !own.points.is_empty()).collect();
+    if (2..=MAX_END_NAMES).contains(&lines.len()) { lines } else { Vec::new() }
 }
 
 /// Writes names beside the ends of their lines, apart from each other.
@@ -190,9 +192,9 @@ impl Labels {
         self.names.push((x, y, text.into()));
     }
 
-    /// Writes each name beside its dot, where it covers neither another dot nor another name; if there is no such
-    /// place, it is left out.
-    fn draw(&self, picture: &mut Picture) {
+    /// Writes each name beside its dot, between the two ends, where it covers neither another dot nor another name; if
+    /// there is no such place, it is left out.
+    fn draw(&self, picture: &mut Picture, ends: (f64, f64)) {
         picture.raw("<g class=\"tags\">");
         let mut taken: Vec<(f64, f64, f64)> = Vec::new();
         for (x, y, text) in &self.names {
@@ -210,7 +212,8 @@ impl Labels {
                         && *other < from + width + 2.0
                         && (base - other_base).abs() < TAG
                 };
-                !self.dots.iter().any(covers) && !taken.iter().any(meets)
+                let inside = *from > ends.0 + 2.0 && from + width < ends.1;
+                inside && !self.dots.iter().any(covers) && !taken.iter().any(meets)
             };
             if let Some((from, base)) = places.into_iter().find(free) {
                 taken.push((from, base, width));

@@ -1,6 +1,7 @@
 //! Settings that differ in one swept number only: the dots of one curve.
 
 use super::material::Line;
+use crate::experiment::values::quantity;
 
 /// Settings that are drawn as one curve.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(super) struct Family {
 /// All families, in the order of the plan. What is swept is the last number that an algorithm's settings
 /// take several values of, or else the last of the world's.
 pub(super) fn families(lines: &[Line<'_>]) -> Vec<Family> {
-    let is_number = |(path, value): &(String, String)| path != "algorithm" && value.parse::<f64>().is_ok();
+    let is_number = |(path, value): &(String, String)| path != "algorithm" && quantity(value).is_some();
     sorted(lines, |choices| {
         let own = choices.iter().rposition(|c| c.0.starts_with("algorithm.") && is_number(c));
         own.or_else(|| choices.iter().rposition(is_number))

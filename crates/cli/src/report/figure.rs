@@ -10,12 +10,12 @@ pub(super) struct Figure {
     pub(super) title: String,
     /// What is seen, in a sentence or two.
     pub(super) caption: String,
-    pub(super) views: Vec<View>,
+    pub(super) views: Vec<FigureView>,
 }
 
 /// One way to see a figure.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(super) struct FigureView {
     /// What it is about: `messages`.
     pub(super) name: &'static str,
     pub(super) plot: Plot,
@@ -56,16 +56,18 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// What to call it where there is little room: the value that tells it from its family.
-    pub(super) fn short_name(&self) -> String {
-        let last = self.name.rsplit('/').next().unwrap_or(&self.name);
-        let short: String = last.chars().take(MOST_LETTERS).collect();
-        if short.len() < last.len() { short + "…" } else { short }
+    /// The parts of its name, and the group of agents if it shows one.
+    fn parts(&self) -> (Vec<&str>, String) {
+        let (name, group) = match self.name.rsplit_once(", agents ") {
+            Some((name, group)) => (name, format!(" {}", group.replace(" of ", "/"))),
+            None => (self.name.as_str(), String::new()),
+        };
+        (name.split('/').collect(), group)
     }
 }
 
 /// Letters of a name at the end of a line.
-const MOST_LETTERS: usize = 20;
+const MAX_LETTERS: usize = 20;
 
 /// How the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +138,7 @@ pub(super) struct Numbers {
     pub(super) rows: Vec<NumberRow>,
 }
 
-impl View {
+impl FigureView {
     /// The numbers behind the picture.
     pub(super) fn numbers(&self) -> Numbers {
         match &self.plot {
@@ -196,6 +198,33 @@ impl Xy {
         (0..self.series.len()).map(over).collect()
     }
 
+    /// What to call each series where there is little room: the last parts of its name, as many as tell it from the
+    /// others.
+    pub(super) fn short_names(&self) -> Vec<String> {
+        let all: Vec<(Vec<&str>, String)> = self.series.iter().map(Series::parts).collect();
+        let one = |(place, (own, group)): (usize, &(Vec<&str>, String))| {
+            let tail = |parts: &[&str], count: usize| parts[parts.len().saturating_sub(count)..].join("/");
+            let is_alone = |count: &usize| {
+                all.iter().enumerate().all(|(other, (parts, own_group))| {
+                    other == place || own_group != group || tail(parts, *count) != tail(own, *count)
+                })
+            };
+            let count = (1..own.len()).find(is_alone).unwrap_or(own.len());
+            let mut name = tail(own, count);
+            let room = MAX_LETTERS.saturating_sub(group.len());
+            if let (true, Some((last, before))) =
+                (name.chars().count() > room, own[own.len() - count..].split_last())
+            {
+                let values = before.iter().map(|part| part.rsplit('=').next().unwrap_or(part));
+                name = values.chain([*last]).collect::<Vec<_>>().join("/");
+            }
+            let cut: String = name.chars().take(room).collect();
+            let more = if cut.len() < name.len() { "…" } else { "" };
+            cut + more + group
+        };
+        all.iter().enumerate().map(one).collect()
+    }
+
     /// Lines at a few moments; dots with both of their numbers.
     fn numbers(&self) -> Numbers {
         const MOMENTS: usize = 8;
@@ -230,5 +259,35 @@ impl Xy {
             (series.name.clone(), steps.iter().map(at).collect())
         };
         Numbers { header, rows: self.series.iter().map(row).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_tell_series_apart() {
+        let named = |name: &str| Series {
+            name: name.into(),
+            style: Style::of(0),
+            form: Form::Line,
+            shown: true,
+            points: Vec::new(),
+        };
+        let short = |names: &[&str]| {
+            let axis = || Axis { label: String::new(), log: false };
+            Xy { x: axis(), y: axis(), series: names.iter().map(|name| named(name)).collect() }.short_names()
+        };
+        assert_eq!(
+            short(&["lin-ucb", "a/threshold=2", "a/threshold=5"]),
+            ["lin-ucb", "threshold=2", "threshold=5"]
+        );
+        assert_eq!(
+            short(&["am/threshold=2/cold_start=true", "am/threshold=5/cold_start=true", "b/D=1"]),
+            ["2/cold_start=true", "5/cold_start=true", "D=1"]
+        );
+        assert_eq!(short(&["a/x=1, agents 1 of 3", "a/x=1, agents 2 of 3"]), ["x=1 1/3", "x=1 2/3"]);
+        assert_eq!(short(&["central-generalised-linear-ucb"]), ["central-generalised-…"]);
     }
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::results::durable;
-use figure::{Figure, Plot, View};
+use figure::{Figure, FigureView, Plot};
 pub(crate) use material::Material;
 pub(crate) use page::plain;
 use svg::Picture;
@@ -78,7 +78,7 @@ fn write_figures(
 }
 
 /// Draws one view of a figure; alone it has its legend with it.
-fn draw(figure: &Figure, view: &View, alone: bool) -> Picture {
+fn draw(figure: &Figure, view: &FigureView, alone: bool) -> Picture {
     let label = format!("{}: {}", figure.title, view.name);
     match &view.plot {
         Plot::Xy(xy) => draw_xy::draw(xy, &label, alone),

@@ -131,14 +131,15 @@
       }
       element("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}` }, svg);
       element("text", { x: (left + right) / 2, y: bottom + 42, "font-size": 14, "text-anchor": "middle" }, svg, document_.x.label);
-      element("text", { transform: `translate(${small ? 13 : 16} ${(top + bottom) / 2}) rotate(-90)`, "font-size": 14,
+      const labelSize = Math.min(14, Math.max(9, (bottom - top) / (0.55 * document_.y.label.length)));
+      element("text", { transform: `translate(${small ? 13 : 16} ${(top + bottom) / 2}) rotate(-90)`, "font-size": labelSize,
         "text-anchor": "middle" }, svg, document_.y.label);
       hits = [];
       labels = [];
       dots = [];
       visible.forEach(({ series }, order) => drawSeries(svg, series, order, x, y));
       drawEnds(svg, named, x, y);
-      drawTags(svg);
+      drawTags(svg, left, width);
       guide = element("path", { class: "guide", visibility: "hidden", d: `M0 ${top}V${bottom}` }, svg);
       mark = element("circle", { class: "hit", r: 7, visibility: "hidden" }, svg);
       svg.addEventListener("pointermove", (event) => point(svg, width, event));
@@ -203,11 +204,12 @@
     }
 
     // A name stands beside its dot where it covers neither another dot nor another name, or not at all.
-    function drawTags(svg) {
+    function drawTags(svg, least, most) {
       const tags = element("g", { class: "tags" }, svg), taken = [];
       for (const { x, y, text } of labels) {
         const width = 6.05 * text.length, left = x - 7 - width;
         const free = ([from, base]) =>
+          from > least + 2 && from + width < most &&
           !dots.some((dot) => (dot.x !== x || dot.y !== y) && dot.x > from - 5 && dot.x < from + width + 5 && dot.y > base - 14 && dot.y < base + 6) &&
           !taken.some((other) => from < other.from + other.width + 2 && other.from < from + width + 2 && Math.abs(base - other.base) < 11);
         const place = [[x + 7, y - 6], [x + 7, y + 14], [left, y - 6], [left, y + 14]].find(free);
@@ -408,7 +410,7 @@
       if (half < Math.abs(mean)) row.className = "clear";
       const head = document.createElement("th");
       head.scope = "row";
-      head.textContent = name;
+      name.split("/").forEach((part, i) => head.append(...(i ? ["/", document.createElement("wbr"), part] : [part])));
       row.append(head);
       const interval = Number.isNaN(half) ? "one pair says nothing" : `${sign(mean - half)} to ${sign(mean + half)}`;
       for (const text of [sign(mean), interval, count]) row.insertCell().textContent = text;

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::comparison;
 use super::draw;
-use super::figure::{Figure, Form, NumberRow, Numbers, Plot, Series, View, Xy};
+use super::figure::{Figure, FigureView, Form, NumberRow, Numbers, Plot, Series, Xy};
 use super::material::{Line, Material};
-use super::style::{DASHES, MARKERS, colours, shapes};
-use super::svg::escape;
+use super::style::{DASHES, MARKERS, colours, readable, shapes};
+use super::svg::{breakable, escape};
 use crate::check::{Judgement, Verdict};
 use crate::experiment::DataSource;
 use crate::statement::{self, Statement};
@@ -75,17 +75,19 @@ pub(crate) fn plain(title: &str, body: &str) -> String {
     )
 }
 
-/// Colours by day and by night.
+/// Colours by day and by night, of lines and of letters.
 fn palette() -> String {
     let colours = colours();
     let list = |dark: bool| -> String {
         let colour = |(place, (light, night)): (usize, &(String, String))| {
-            format!("--c{place}:{};", if dark { night } else { light })
+            let colour = if dark { night } else { light };
+            format!("--c{place}:{colour};--t{place}:{};", readable(colour, dark))
         };
         colours.iter().enumerate().map(colour).collect()
     };
-    let classes: String =
-        (0..colours.len()).map(|place| format!(".c{place}{{color:var(--c{place})}}")).collect();
+    let classes: String = (0..colours.len())
+        .map(|place| format!(".c{place}{{color:var(--c{place})}}.c{place} .end{{fill:var(--t{place})}}"))
+        .collect();
     format!(
         ":root{{{}}}\n@media (prefers-color-scheme:dark){{:root{{{}}}}}\n{classes}\n{}\n",
         list(false),
@@ -129,7 +131,10 @@ fn header(material: &Material<'_>, title: &str) -> String {
     ];
     let facts: String = facts
         .iter()
-        .map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(value)))
+        .map(|(name, value)| {
+            let long = if value.len() > 24 { " class=\"long\"" } else { "" };
+            format!("<div{long}><dt>{name}</dt><dd>{}</dd></div>\n", escape(value))
+        })
         .collect();
     format!(
         "<header>\n<h1>{}</h1>\n{warnings}{description}<dl class=\"facts\">\n{facts}</dl>\n</header>\n",
@@ -182,6 +187,9 @@ fn verdicts(material: &Material<'_>) -> String {
     format!("<section id=\"checks\"><h2>Checks</h2>\n{rows}</section>\n")
 }
 
+/// So many lines of numbers stand beside a claim; the others can be opened.
+const MAX_CLAIM_LINES: usize = 3;
+
 fn verdict(verdict: &Verdict) -> String {
     let (class, sign) = match verdict.result {
         Judgement::Pass => ("pass", "✓"),
@@ -189,11 +197,24 @@ fn verdict(verdict: &Verdict) -> String {
         Judgement::Deviates => ("deviates", "≠"),
         Judgement::Inconclusive => ("inconclusive", "?"),
     };
-    let why = verdict.why.iter().map(|why| format!("why: {why}"));
-    let lines = verdict.numbers.iter().cloned().chain(why);
-    let numbers: String = lines.map(|line| format!("<li>{}</li>", escape(&line))).collect();
+    let item = |line: &str| format!("<li>{}</li>", escape(line));
+    let lines: Vec<String> = verdict.numbers.iter().map(|line| item(line)).collect();
+    let why = verdict
+        .why
+        .as_ref()
+        .map_or_else(String::new, |why| format!("<ul>{}</ul>", item(&format!("why: {why}"))));
+    // A claim about many settings does not fill the page with their numbers.
+    let numbers = match lines.split_at_checked(MAX_CLAIM_LINES) {
+        Some((first, rest)) if rest.len() > 1 => format!(
+            "<ul>{}</ul><details><summary>{} more</summary><ul>{}</ul></details>",
+            first.concat(),
+            rest.len(),
+            rest.concat()
+        ),
+        _ => format!("<ul>{}</ul>", lines.concat()),
+    };
     format!(
-        "<tr><td class=\"{class}\"><span aria-hidden=\"true\">{sign}</span> {}</td><td>{}</td><td><ul>{numbers}</ul></td></tr>\n",
+        "<tr><td class=\"{class}\"><span aria-hidden=\"true\">{sign}</span> {}</td><td>{}</td><td>{numbers}{why}</td></tr>\n",
         verdict.result.word(),
         escape(&verdict.says)
     )
@@ -205,7 +226,7 @@ fn figure(figure: &Figure) -> String {
     let choices: String = if figure.views.len() < 2 {
         String::new()
     } else {
-        let choice = |(place, view): (usize, &View)| {
+        let choice = |(place, view): (usize, &FigureView)| {
             let checked = if place == 0 { " checked" } else { "" };
             format!(
                 "<label><input type=\"radio\" name=\"{id}-view\" value=\"{}\"{checked}> {}</label>",
@@ -235,7 +256,7 @@ fn figure(figure: &Figure) -> String {
     )
 }
 
-fn view(figure: &Figure, view: &View, first: bool) -> String {
+fn view(figure: &Figure, view: &FigureView, first: bool) -> String {
     let hidden = if first { "" } else { " hidden" };
     let (id, name) = (&figure.id, view.name);
     let (switches, legend) = match &view.plot {
@@ -249,13 +270,13 @@ fn view(figure: &Figure, view: &View, first: bool) -> String {
     };
     format!(
         "<div class=\"view {kind}\" data-figure=\"{id}\" data-view=\"{name}\"{hidden}>\n{switches}\
-         {canvas}\n{legend}<details><summary>The numbers</summary>\n{}</details></div>\n",
+         {canvas}\n{legend}<details class=\"numbers\"><summary>The numbers</summary>\n{}</details></div>\n",
         table(&view.numbers(), &format!("the numbers of {}, {name}", figure.title))
     )
 }
 
 /// Rows are drawn twice, and the switch shows one of the two.
-fn both_scales(figure: &Figure, view: &View) -> String {
+fn both_scales(figure: &Figure, view: &FigureView) -> String {
     let log_at_first = match &view.plot {
         Plot::Boxes(boxes) => boxes.axis.log,
         Plot::Bars(bars) => bars.axis.log,
@@ -299,7 +320,7 @@ fn legend(xy: &Xy) -> String {
     let hidden = xy.hidden();
     let entry = |(place, series): (usize, &Series)| {
         let beneath = hidden[place].map_or_else(String::new, |over| {
-            format!(" <span class=\"beneath-note\">(under {})</span>", escape(&xy.series[over].name))
+            format!(" <span class=\"beneath-note\">(under {})</span>", breakable(&xy.series[over].name))
         });
         let (dash, marker) = (DASHES[series.style.dash], MARKERS[series.style.marker]);
         let mark = if series.form == Form::Level {
@@ -312,16 +333,25 @@ fn legend(xy: &Xy) -> String {
              aria-hidden=\"true\"><path class=\"line\" stroke-dasharray=\"{dash}\" d=\"M1 8H31\"/>{mark}</svg>{}{beneath}</button></li>\n",
             series.shown,
             series.style.colour,
-            escape(&series.name)
+            breakable(&series.name)
         )
     };
-    let entries: String = xy.series.iter().enumerate().map(entry).collect();
-    let hidden = xy.series.iter().filter(|series| !series.shown).count();
-    let waiting = if hidden > 0 { format!("; {hidden} are hidden at first") } else { String::new() };
-    format!(
-        "<p class=\"hint\">Press a name to hide or show its line{waiting}.</p>\n\
-         <ul class=\"legend\" aria-label=\"series: press to show or hide\">\n{entries}</ul>\n"
-    )
+    let list = |shown: bool| -> String {
+        let entries = xy.series.iter().enumerate().filter(|(_, series)| series.shown == shown);
+        let entries: String = entries.map(entry).collect();
+        format!("<ul class=\"legend\" aria-label=\"series: press to show or hide\">\n{entries}</ul>\n")
+    };
+    let waiting = xy.series.iter().filter(|series| !series.shown).count();
+    // Where there are many, those that are not drawn at first do not stand in the way of the others.
+    let more = match waiting {
+        0 => String::new(),
+        1 => format!("<details class=\"more\"><summary>1 more line</summary>\n{}</details>\n", list(false)),
+        _ => format!(
+            "<details class=\"more\"><summary>{waiting} more lines</summary>\n{}</details>\n",
+            list(false)
+        ),
+    };
+    format!("<p class=\"hint\">Press a name to hide or show its line.</p>\n{}{more}", list(true))
 }
 
 /// A table that says what a picture says.
@@ -336,7 +366,7 @@ fn table(numbers: &Numbers, label: &str) -> String {
                 None => "<td></td>".into(),
             })
             .collect();
-        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(name))
+        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", breakable(name))
     };
     let rows: String = numbers.rows.iter().map(row).collect();
     format!(
@@ -378,7 +408,7 @@ fn summary(material: &Material<'_>) -> String {
         let seeds = line.rows.len();
         format!(
             "<tr><th scope=\"row\">{}</th><td data-v=\"{seeds}\">{seeds}</td>{cells}</tr>\n",
-            escape(&line.group.id)
+            breakable(&line.group.id)
         )
     };
     let rows: String = material.lines.iter().map(row).collect();
@@ -497,7 +527,7 @@ fn data(material: &Material<'_>, figures: &[Figure]) -> String {
         let column =
             |of: &dyn Fn(&super::figure::Point) -> Value| series.points.iter().map(of).collect::<Vec<_>>();
         json!({
-            "name": series.name, "short": series.short_name(), "form": form, "colour": series.style.colour, "dash": series.style.dash,
+            "name": series.name, "form": form, "colour": series.style.colour, "dash": series.style.dash,
             "marker": series.style.marker, "shown": series.shown,
             "x": column(&|point| json!(point.x)), "y": column(&|point| json!(point.y)),
             "xe": column(&|point| json!(point.x_error)), "ye": column(&|point| json!(point.y_error)),
@@ -513,10 +543,11 @@ fn data(material: &Material<'_>, figures: &[Figure]) -> String {
                 let all: Vec<Value> = xy
                     .series
                     .iter()
-                    .zip(hidden)
-                    .map(|(own, over)| {
+                    .zip(hidden.into_iter().zip(xy.short_names()))
+                    .map(|(own, (over, short))| {
                         let mut value = series(own);
                         value["over"] = json!(over);
+                        value["short"] = json!(short);
                         value
                     })
                     .collect();

@@ -1,14 +1,15 @@
 //! The figures that an experiment asks for in its `[[figure]]` tables.
 
-use posse_core::Placement;
+use posse_core::{Placement, TimeSpan};
 
 use super::build::{curve, point, shown_at_first, spans, style_of};
 use super::family::{Family, families_along};
-use super::figure::{Axis, Figure, Form, Plot, Point, Series, View, Xy};
+use super::figure::{Axis, Figure, FigureView, Form, Plot, Point, Series, Xy};
 use super::material::Material;
 use super::style::Style;
 use crate::experiment::FigurePlan;
 use crate::experiment::figures::Horizontal;
+use crate::experiment::values::quantity;
 use crate::metric::Column;
 
 /// What communication can be counted in: a figure of one can be seen in the others.
@@ -54,7 +55,7 @@ fn figure(material: &Material<'_>, families: &[Family], plan: &FigurePlan, place
 }
 
 /// A view with the published numbers drawn over ours, and axes as the plan wants them.
-fn view(plan: &FigurePlan, name: &'static str, mut xy: Xy) -> View {
+fn view(plan: &FigurePlan, name: &'static str, mut xy: Xy) -> FigureView {
     let first = match &plan.x {
         Horizontal::Column(column) => column.name == name,
         _ => true,
@@ -72,7 +73,7 @@ fn view(plan: &FigurePlan, name: &'static str, mut xy: Xy) -> View {
         xy.series.extend(published);
     }
     xy.y.log = plan.y_log.unwrap_or(xy.y.log);
-    View { name, plot: Plot::Xy(xy) }
+    FigureView { name, plot: Plot::Xy(xy) }
 }
 
 fn over_time(material: &Material<'_>, families: &[Family], plan: &FigurePlan) -> Xy {
@@ -99,7 +100,7 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
     for (place, family) in families.iter().enumerate() {
         let own = family.members.iter().filter(|(line, _)| plan.shows(material.lines[*line].group));
         let dots = own.filter_map(|(line, value)| {
-            let x = value.as_ref()?.parse::<f64>().ok().filter(|x| x.is_finite())?;
+            let x = value.as_deref().and_then(quantity).filter(|x| x.is_finite())?;
             let y = material.lines[*line].total(plan.y.parts);
             Some(Point { label: value.clone(), ..point(x, &y) })
         });
@@ -111,7 +112,10 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
         }
     }
     let dots = || series.iter().flat_map(|series| &series.points);
-    let x = Axis { label: last(path).replace('_', " "), log: spans(dots().map(|dot| dot.x), 20.0) };
+    let times = dots().any(|dot| dot.label.as_ref().is_some_and(|label| label.parse::<TimeSpan>().is_ok()));
+    let unit = if times { ", ms" } else { "" };
+    let label = format!("{}{unit}", last(path).replace('_', " "));
+    let x = Axis { label, log: spans(dots().map(|dot| dot.x), 20.0) };
     let y =
         Axis { label: format!("{}, at the end", plan.y.words()), log: spans(dots().map(|dot| dot.y), 20.0) };
     Xy { x, y, series }

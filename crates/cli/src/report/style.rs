@@ -33,7 +33,7 @@ pub(super) fn colours() -> Vec<(String, String)> {
     let shades = COLOURS.iter().flat_map(|(light, dark)| {
         (0..SHADES).map(move |shade| {
             // On white the far end goes pale, on black it goes dim: neither reaches the paper.
-            let share = 0.55 * shade as f64 / (SHADES - 1) as f64;
+            let share = 0.45 * shade as f64 / (SHADES - 1) as f64;
             (mixed(light, "#ffffff", share), mixed(dark, "#101418", share))
         })
     });
@@ -46,6 +46,35 @@ fn mixed(from: &str, to: &str, share: f64) -> String {
         |text: &str, place: usize| f64::from(u8::from_str_radix(&text[place..place + 2], 16).unwrap_or(0));
     let between = |place: usize| (part(from, place) * (1.0 - share) + part(to, place) * share).round() as u8;
     format!("#{:02x}{:02x}{:02x}", between(1), between(3), between(5))
+}
+
+/// The colours of ink and paper: by day, or by night.
+const fn ink_and_paper(dark: bool) -> (&'static str, &'static str) {
+    if dark { ("#e7eaee", "#14171b") } else { ("#222222", "#ffffff") }
+}
+
+/// A colour for letters: nearer to the ink than the colour of a line, as far as it must be to be read.
+pub(super) fn readable(colour: &str, dark: bool) -> String {
+    let (ink, paper) = ink_and_paper(dark);
+    let enough = |mix: &String| contrast(mix, paper) >= ENOUGH_CONTRAST;
+    let mut mixes = (0..=10).map(|step| mixed(colour, ink, f64::from(step) / 10.0));
+    mixes.find(enough).unwrap_or_else(|| ink.to_owned())
+}
+
+/// What guidelines for accessible pages ask of small letters.
+const ENOUGH_CONTRAST: f64 = 4.5;
+
+/// The contrast of two colours as the WCAG define it: from 1 to 21.
+fn contrast(one: &str, other: &str) -> f64 {
+    let luminance = |colour: &str| -> f64 {
+        let part = |place: usize| {
+            let value = f64::from(u8::from_str_radix(&colour[place..place + 2], 16).unwrap_or(0)) / 255.0;
+            if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    };
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
 /// Strokes of lines: what is on and what is off.
@@ -108,7 +137,10 @@ pub(super) fn sheet(dark: bool) -> String {
     let colours: String = colours()
         .iter()
         .enumerate()
-        .map(|(place, (light, night))| format!(".c{place}{{color:{}}}", if dark { night } else { light }))
+        .map(|(place, (light, night))| {
+            let colour = if dark { night } else { light };
+            format!(".c{place}{{color:{colour}}}.c{place} .end{{fill:{}}}", readable(colour, dark))
+        })
         .collect();
     format!(
         "text{{font-family:'Open Sans',Helvetica,Arial,sans-serif;fill:{ink}}}{colours}{}",
@@ -124,7 +156,7 @@ pub(super) fn shapes(ink: &str, grid: &str, paper: &str) -> String {
          .mark{{fill:currentColor;stroke:{paper};stroke-width:.8}}.whisker{{stroke:currentColor;fill:none;\
          stroke-width:1.3}}.box{{fill:currentColor;fill-opacity:.28;stroke:currentColor;stroke-width:1.2}}\
          .bar{{fill:currentColor;stroke:{paper};stroke-width:1}}.tag{{stroke:{paper};stroke-width:3;paint-order:stroke}}\
-         .plot .end,.end{{fill:currentColor;font-weight:600}}"
+         .end{{font-weight:600}}"
     )
 }
 
@@ -148,6 +180,16 @@ mod tests {
         assert_eq!(looks.len(), all);
         let ramp: Vec<usize> = (0..8).map(|member| Style::of_member(0, member, 8, true).colour).collect();
         assert!(ramp.windows(2).all(|pair| pair[0] < pair[1]), "{ramp:?}");
+    }
+
+    #[test]
+    fn letters_in_the_colour_of_a_line_can_be_read() {
+        assert!((contrast("#ffffff", "#000000") - 21.0).abs() < 1e-9);
+        assert!(contrast("#f2b632", "#ffffff") < ENOUGH_CONTRAST, "a line may be as pale as this");
+        for (light, dark) in colours() {
+            assert!(contrast(&readable(&light, false), "#ffffff") >= ENOUGH_CONTRAST, "{light}");
+            assert!(contrast(&readable(&dark, true), "#14171b") >= ENOUGH_CONTRAST, "{dark}");
+        }
     }
 
     #[test]

@@ -149,3 +149,8 @@ pub(crate) fn escape(text: &str) -> String {
     }
     safe
 }
+
+/// A name that means itself in HTML and may be broken behind each of its parts.
+pub(super) fn breakable(name: &str) -> String {
+    escape(name).replace('/', "/<wbr>")
+}

@@ -171,8 +171,8 @@ fn flatten(path: &str, map: Map<String, Value>, all: &mut Vec<(String, Value)>) 
         let below = format!("{path}.{key}");
         match (value, nested_defaults(&key)) {
             (Value::Object(inner), _) => flatten(&below, inner, all),
-            (Value::Null, Value::Object(inner)) if key != "override" => {
-                let unset = inner.into_iter().map(|(key, _)| (key, Value::Null)).collect();
+            (Value::Null, Value::Object(inner)) => {
+                let unset = inner.keys().map(|key| (key.clone(), Value::Null)).collect();
                 flatten(&below, unset, all);
             }
             (value, _) => all.push((below, value)),
@@ -181,20 +181,19 @@ fn flatten(path: &str, map: Map<String, Value>, all: &mut Vec<(String, Value)>) 
 }
 
 /// What the setting called `name`, a path from the section on, takes.
-fn kind(section: Section, name: &str) -> Option<&'static Kind> {
+fn kind(section: Section, name: &str) -> Option<Kind> {
     let mut keys = name.split('.').skip(1);
     let first = keys.next()?;
     let variants = section.variants();
     let mut setting = variants.iter().find_map(|variant| variant.setting(first))?;
     for key in keys {
-        let Kind::Table(inner) = setting.kind else { return None };
-        setting = inner.iter().find(|Setting { key: own, .. }| *own == key)?;
+        setting = setting.kind.settings().into_iter().find(|Setting { key: own, .. }| *own == key)?;
     }
-    Some(&setting.kind)
+    Some(setting.kind)
 }
 
 /// Values as a column of the type that their setting has.
-fn column(kind: Option<&Kind>, values: &[Option<&Value>]) -> Values {
+fn column(kind: Option<Kind>, values: &[Option<&Value>]) -> Values {
     let present = || values.iter().flatten();
     match kind {
         Some(Kind::Number | Kind::Threshold) => {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::durable;
+use super::former;
 use crate::check::Verdict;
 use crate::experiment::{DataSource, Experiment};
 use crate::shard::Shard;
@@ -15,8 +16,8 @@ use crate::shard::Shard;
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// The version of the layout of a directory.
-/// 3 added `data`, and the hash of its data to every cell.
-const FORMAT: u32 = 3;
+/// 3 added `data`, and the hash of its data to every cell. 4 writes times with their unit and renamed settings.
+const FORMAT: u32 = 4;
 /// The oldest version that is still read.
 const OLDEST: u32 = 2;
 
@@ -44,7 +45,7 @@ pub(crate) struct Manifest {
     #[serde(default)]
     pub(crate) data: Vec<DataSource>,
     /// The cells in the order of the plan. While a run goes on, the files in `cells/` know more.
-    pub(crate) cells: Vec<Status>,
+    pub(crate) cells: Vec<CellStatus>,
     /// What became of the experiment's checks; empty until all cells are done.
     pub(crate) checks: Vec<Verdict>,
     /// The accountant's statement for each private setting; empty until all cells are done.
@@ -136,11 +137,11 @@ fn features() -> Vec<&'static str> {
 /// How far a cell has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Status {
+pub(crate) struct CellStatus {
     /// The id of the cell.
     pub(crate) id: String,
     /// How far the cell has come: `done`, `failed` or `pending`.
-    pub(crate) status: Progress,
+    pub(crate) status: CellProgress,
     /// The error of a cell that failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) error: Option<String>,
@@ -149,7 +150,7 @@ pub(crate) struct Status {
 /// How far a cell can have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Progress {
+pub(crate) enum CellProgress {
     /// It ran and has a row of results.
     Done,
     /// It has an error instead.
@@ -198,14 +199,22 @@ impl Manifest {
                 Build::this()
             ));
         }
-        let manifest =
+        let mut manifest: Self =
             serde_json::from_str(&text).map_err(|error| anyhow!("{} is corrupt: {error}", path.display()))?;
+        if manifest.is_former() {
+            former::config(&mut manifest.config);
+        }
         Ok(Some(manifest))
     }
 
     /// Whether it says which data was read. Older results do not, and need their data to be read.
     pub(crate) const fn remembers_data(&self) -> bool {
         self.format >= 3
+    }
+
+    /// Whether the results have former names of settings.
+    pub(super) const fn is_former(&self) -> bool {
+        self.format < 4
     }
 
     /// Writes the manifest to `directory`.

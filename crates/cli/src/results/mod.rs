@@ -15,6 +15,7 @@
 
 mod csv;
 pub(crate) mod durable;
+mod former;
 mod frame;
 mod manifest;
 mod parquet;
@@ -34,7 +35,7 @@ use crate::shard::Shard;
 use crate::statement::{self, Statement};
 use frame::Frame;
 pub(crate) use manifest::{Build, Host, MANIFEST, Manifest};
-use manifest::{Progress, Status};
+use manifest::{CellProgress, CellStatus};
 use stored::{CELLS, Found};
 
 const EXPERIMENT: &str = "experiment.toml";
@@ -215,10 +216,15 @@ impl Made {
         let manifest = Manifest::read(directory)?
             .ok_or_else(|| anyhow!("{shown} holds no results: there is no {MANIFEST} in it"))?;
         let path = directory.join(EXPERIMENT);
+        let mut text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        if manifest.is_former() {
+            text = former::experiment(text);
+        }
         let mut experiment = if manifest.remembers_data() {
-            Experiment::read_recorded(&path, manifest.data.clone())?
+            Experiment::recorded_text(&path, text, manifest.data.clone())?
         } else {
-            Experiment::read(&path)?
+            Experiment::from_text(&path, text, false)?
         };
         experiment.id.clone_from(&manifest.experiment);
         experiment.quick = manifest.quick;
@@ -262,7 +268,9 @@ impl Made {
             // They are written when all cells have run; what is there is of before.
             return Ok(());
         }
-        for (name, frame) in frames(&self.experiment, rows) {
+        // A summary that was written before settings were renamed names them otherwise.
+        let is_comparable = |(name, _): &(&str, Frame)| *name != TABLES[0] || !self.manifest.is_former();
+        for (name, frame) in frames(&self.experiment, rows).into_iter().filter(is_comparable) {
             let path = directory.join(format!("{name}.parquet"));
             let fix = "the command that made these results writes it anew";
             match parquet::read(&path) {
@@ -345,14 +353,14 @@ fn earlier_cells(directory: &Path, cells: &[Cell]) -> anyhow::Result<Earlier> {
 }
 
 /// How far each cell has come.
-fn statuses(cells: &[Cell], outcomes: &[Option<Outcome>]) -> Vec<Status> {
+fn statuses(cells: &[Cell], outcomes: &[Option<Outcome>]) -> Vec<CellStatus> {
     let status = |(cell, outcome): (&Cell, &Option<Outcome>)| {
         let (status, error) = match outcome {
-            Some(Ok(_)) => (Progress::Done, None),
-            Some(Err(error)) => (Progress::Failed, Some(error.clone())),
-            None => (Progress::Pending, None),
+            Some(Ok(_)) => (CellProgress::Done, None),
+            Some(Err(error)) => (CellProgress::Failed, Some(error.clone())),
+            None => (CellProgress::Pending, None),
         };
-        Status { id: cell.id.clone(), status, error }
+        CellStatus { id: cell.id.clone(), status, error }
     };
     cells.iter().zip(outcomes).map(status).collect()
 }

@@ -1,83 +1,31 @@
-//! What may be set: for every key of an experiment what it means, what it takes and in which range.
+//! The tables of an experiment: which keys each has, what they mean and what they are by default.
 //!
-//! Which keys a table has and their defaults come from the configuration types themselves, by serialising
-//! their defaults; this is the part that types cannot say. Tests hold the two together.
+//! Everything is taken from the configuration types: keys and defaults by serialising their defaults, meanings and
+//! ranges from the documentation of their fields ([`posse_core::settings`]).
 
-mod algorithm;
+pub(crate) mod outside;
 #[cfg(test)]
 mod tests;
-mod world;
 
-use posse_core::{Algorithm, Override, PrivacyConfig};
-use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, Drift, WorldConfig};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use posse_core::Algorithm;
+use posse_core::settings::{Described, DescribedKinds, Takes};
+pub(crate) use posse_core::settings::{Kind, Setting};
+use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
+use posse_sim::world::{ArrivalConfig, WorldConfig};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use world::PRESETS;
-
-/// One key of an experiment, with its meaning and what it takes.
-#[derive(Debug)]
-pub(crate) struct Setting {
-    /// The key as experiments write it.
-    pub(crate) key: &'static str,
-    /// The kind of value that the key takes.
-    pub(crate) kind: Kind,
-    /// What it means, in a line.
-    pub(crate) meaning: &'static str,
-    /// What is allowed, for listings; empty where the kind says it all.
-    pub(crate) range: &'static str,
-}
-
-/// A setting in a line.
-const fn setting(key: &'static str, kind: Kind, meaning: &'static str, range: &'static str) -> Setting {
-    Setting { key, kind, meaning, range }
-}
-
-/// The kind of value that a key takes.
-#[derive(Debug)]
-pub(crate) enum Kind {
-    /// A number, whole or not.
-    Number,
-    /// An integer, zero or more.
-    Whole,
-    /// An integer, zero or more, for which memory must be found: at most this.
-    Size(i64),
-    /// A number, or `inf` for infinity.
-    Threshold,
-    /// A length of time with its unit, in quotes.
-    Span,
-    /// A switch, `true` or `false`.
-    Switch,
-    /// A text in quotes.
-    Text,
-    /// One of these words, in quotes.
-    OneOf(&'static [&'static str]),
-    /// A table with these keys.
-    Table(&'static [Setting]),
-    /// Any number of tables with these keys, the first of which must be there.
-    Tables(&'static [Setting]),
-}
-
-impl Kind {
-    /// What is expected, to go after "expected".
-    pub(crate) fn expected(&self) -> String {
-        match self {
-            Self::Number => "a number".into(),
-            Self::Whole | Self::Size(_) => "a whole number, zero or more".into(),
-            Self::Threshold => "a number or inf".into(),
-            Self::Span => SPAN.into(),
-            Self::Switch => "true or false".into(),
-            Self::Text => "a text in quotes".into(),
-            Self::OneOf(words) => format!("one of {}", words.join(", ")),
-            Self::Table(_) => "a table".into(),
-            Self::Tables(_) => "an array of tables".into(),
-        }
+/// The networks that people know.
+pub(crate) const fn presets() -> &'static [&'static str] {
+    match Preset::KIND {
+        Kind::OneOf(words) => words,
+        _ => &[],
     }
 }
-
-/// What is expected of a length of time.
-pub(crate) const SPAN: &str = "a length of time with its unit, such as \"30s\" or \"250ms\"";
 
 /// A table of an experiment with settings in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,33 +73,47 @@ impl Section {
         }
     }
 
-    /// The variants: name, summary, and default settings without the tag.
+    /// The variants: name, summary, and default settings without the tag. Those from outside of posse are the last.
     pub(crate) fn variants(self) -> Vec<Variant> {
-        let variant = |name: &str, summary: &str, defaults: Value| {
+        let mut all = self.own_variants();
+        all.extend(outside::variants(self));
+        all
+    }
+
+    /// The variants that are posse's own.
+    fn own_variants(self) -> Vec<Variant> {
+        let variant = |name: &str, summary: &str, defaults: Value, settings: Vec<Setting>| {
             let Value::Object(mut defaults) = defaults else { unreachable!("configurations are structs") };
             if let Some(tag) = self.tag() {
                 defaults.shift_remove(tag);
             }
-            Variant { section: self, name: name.into(), summary: summary.into(), defaults }
+            Variant { section: self, name: name.into(), summary: summary.into(), defaults, settings }
         };
         match self {
             Self::Environment => {
                 let kinds = WorldConfig::kinds().into_iter();
-                kinds.map(|(name, summary, config)| variant(name, summary, json(&config))).collect()
+                kinds
+                    .map(|(name, summary, config)| variant(name, summary, json(&config), config.settings()))
+                    .collect()
             }
             Self::Arrival => {
                 let kinds = ArrivalConfig::kinds().into_iter();
-                kinds.map(|(name, summary, config)| variant(name, summary, json(&config))).collect()
+                kinds
+                    .map(|(name, summary, config)| variant(name, summary, json(&config), config.settings()))
+                    .collect()
             }
             Self::Network => {
-                vec![variant("network", "how messages travel", json(&NetworkConfig::default()))]
+                let config = json(&NetworkConfig::default());
+                vec![variant("network", "how messages travel", config, NetworkConfig::settings())]
             }
             Self::Faults => {
-                vec![variant("faults", "what goes wrong with machines", json(&FaultConfig::default()))]
+                let config = json(&FaultConfig::default());
+                vec![variant("faults", "what goes wrong with machines", config, FaultConfig::settings())]
             }
             Self::Algorithm => {
                 let all = Algorithm::all().into_iter();
-                all.map(|config| variant(config.name(), config.summary(), json(&config))).collect()
+                all.map(|config| variant(config.name(), config.summary(), json(&config), config.settings()))
+                    .collect()
             }
         }
     }
@@ -189,28 +151,45 @@ pub(crate) struct Variant {
     pub(crate) summary: String,
     /// Its keys with their defaults; null is not set.
     pub(crate) defaults: serde_json::Map<String, Value>,
+    /// What its keys mean. A later one of the same name belongs to a part that another part overrules.
+    settings: Vec<Setting>,
 }
 
 impl Variant {
     /// The setting of this variant that is called `key`.
-    pub(crate) fn setting(&self, key: &str) -> Option<&'static Setting> {
+    pub(crate) fn setting(&self, key: &str) -> Option<Setting> {
         if !self.defaults.contains_key(key) {
-            return (key == THRESHOLD.key && self.takes_threshold()).then_some(&THRESHOLD);
+            return (key == THRESHOLD.key && self.takes_threshold()).then_some(THRESHOLD);
         }
-        let own: &[Setting] = match self.name.as_str() {
-            "fed-lin-ucb" => algorithm::FED_LIN_UCB,
-            "kernel-ucb" | "kernel-ts" => algorithm::KERNEL,
-            _ => &[],
-        };
-        let all = match self.section {
-            Section::Environment => world::ENVIRONMENT,
-            Section::Arrival => world::ARRIVAL,
-            Section::Network => world::NETWORK,
-            Section::Faults => world::FAULTS,
-            Section::Algorithm => algorithm::ALGORITHM,
-        };
-        let privacy = if self.section == Section::Algorithm { algorithm::PRIVACY } else { &[] };
-        own.iter().chain(all).chain(privacy).find(|setting| setting.key == key)
+        self.settings.iter().find(|setting| setting.key == key).copied()
+    }
+
+    /// The defaults inside the table `key`, which is not there by default: as the variant's own type fills them in.
+    fn nested(&self, key: &str, kind: Kind) -> Option<Value> {
+        let mut inside = serde_json::Map::new();
+        if matches!(kind, Kind::Tables(_)) {
+            // The first key of a listed table says what it is about, and has no default.
+            inside.insert(kind.settings().first()?.key.into(), 0.into());
+        }
+        let table = Value::Object(inside);
+        let value = if matches!(kind, Kind::Tables(_)) { Value::Array(vec![table]) } else { table };
+        let mut whole = self.defaults.clone();
+        if let Some(tag) = self.section.tag() {
+            whole.insert(tag.into(), self.name.clone().into());
+        }
+        whole.insert(key.into(), value);
+        let whole = Value::Object(whole);
+        let filled = match self.section {
+            Section::Environment => filled::<WorldConfig>(whole),
+            Section::Arrival => filled::<ArrivalConfig>(whole),
+            Section::Network => filled::<NetworkConfig>(whole),
+            Section::Faults => filled::<FaultConfig>(whole),
+            Section::Algorithm => filled::<Algorithm>(whole),
+        }?;
+        match &filled[key] {
+            Value::Array(tables) => tables.first().cloned(),
+            table => Some(table.clone()),
+        }
     }
 
     /// Every key, in the order of the defaults.
@@ -229,25 +208,37 @@ impl Variant {
 pub(crate) const BOTH_THRESHOLDS: [&str; 2] = ["upload_threshold", "download_threshold"];
 
 /// A shorthand of experiments, not a setting of any configuration.
-pub(crate) const THRESHOLD: Setting = Setting {
-    key: "threshold",
-    kind: Kind::Threshold,
-    meaning: "upload_threshold and download_threshold in one",
-    range: "1 to inf",
-};
+pub(crate) const THRESHOLD: Setting = Setting::documented(
+    "threshold",
+    Kind::Threshold,
+    "γ in [1, ∞]: upload_threshold and download_threshold in one.",
+);
 
-/// The defaults of a table inside a section; null if it has none.
-pub(crate) fn nested_defaults(key: &str) -> Value {
-    match key {
-        "drift" => json(&Drift::default()),
-        "privacy" => json(&PrivacyConfig::default()),
-        "override" => {
-            let nobody =
-                Override { agent: Default::default(), upload_threshold: None, download_threshold: None };
-            json(&nobody)
+/// The defaults of a table inside a section that is not there by default; null if there is no such table.
+pub(crate) fn nested_defaults(key: &str) -> &'static Value {
+    static ALL: OnceLock<BTreeMap<&'static str, Value>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let mut all = BTreeMap::new();
+        for variant in Section::ALL.into_iter().flat_map(Section::own_variants) {
+            for setting in &variant.settings {
+                let absent = variant.defaults.get(setting.key).is_some_and(|v| v.is_null() || v.is_array());
+                let tabular = matches!(setting.kind, Kind::Table(_) | Kind::Tables(_));
+                if absent
+                    && tabular
+                    && let Some(defaults) = variant.nested(setting.key, setting.kind)
+                {
+                    all.insert(setting.key, defaults);
+                }
+            }
         }
-        _ => Value::Null,
-    }
+        all
+    });
+    all.get(key).unwrap_or(&Value::Null)
+}
+
+/// A configuration as its type reads and writes it.
+fn filled<T: DeserializeOwned + Serialize>(written: Value) -> Option<Value> {
+    serde_json::from_value::<T>(written).ok().map(|config| json(&config))
 }
 
 /// A configuration with all its keys.

@@ -67,24 +67,52 @@ fn learn(home: &Path, prepared: &Ran) -> f64 {
 fn events_with_pools_and_features_become_a_world() {
     for separator in [",", "\t", ";"] {
         let home = home(separator);
-        let ran = prepare(
-            home.path(),
-            &["--time", "when", "--pool", "offered", "--items", "songs.csv", "--separator", separator],
-        );
-        // The items' file has commas: another separator is that of both.
-        if separator != "," {
-            assert_eq!(ran.code, 2, "{}", ran.stdout);
-            let songs = songs().replace(',', separator);
-            fs::write(home.path().join("songs.csv"), songs).unwrap();
-        }
-        let ran =
-            prepare(home.path(), &["--time", "when", "--pool", "offered", "--items", "songs.csv", "--force"]);
+        // The items' file has commas, whatever the events have.
+        let more = ["--time", "when", "--pool", "offered", "--items", "songs.csv"];
+        let said = prepare(home.path(), &[&more[..], &["--separator", separator]].concat());
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        let ran = prepare(home.path(), &[&more[..], &["--force"]].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         assert!(ran.stdout.contains("240 events") && ran.stdout.contains("20 items"), "{}", ran.stdout);
         assert!(ran.stderr.contains("239 events were earlier than the one before"), "{}", ran.stderr);
         assert_eq!(ran.stderr.contains("by the look of the first line"), separator != ",");
+        assert_eq!(said.stdout, ran.stdout, "it was found as it was said");
         assert!(learn(home.path(), &ran) > 0.9);
     }
+}
+
+/// Every second user takes what is loud, the others what is not: who knows the user knows which.
+#[test]
+fn features_of_users_tell_what_each_of_them_wants() {
+    let home = tempfile::tempdir().unwrap();
+    let mut events = String::from("who;song\n");
+    for play in 0..600usize {
+        let song = (play * 7) % 10 + 10 * (play % 2);
+        events.push_str(&format!("é{};{song}\n", play % 30));
+    }
+    let latin: Vec<u8> = events.chars().map(|letter| letter as u8).collect();
+    fs::write(home.path().join("plays.csv"), latin).unwrap();
+    let songs: String = (0..20).map(|song| format!("{song},{}\n", if song < 10 { 1 } else { -1 })).collect();
+    fs::write(home.path().join("songs.csv"), format!("song,loud\n{songs}")).unwrap();
+    let mut users: Vec<u8> = b"name\tlikes\n".to_vec();
+    for user in 0..29 {
+        users.push(0xe9);
+        users.extend(format!("{user}\t{}\n", 1 - 2 * (user % 2)).into_bytes());
+    }
+    fs::write(home.path().join("users.tsv"), users).unwrap();
+    let without = prepare(home.path(), &["--items", "songs.csv", "--latin1"]);
+    assert_eq!(without.code, 0, "{}", without.stderr);
+    let alike = learn(home.path(), &without);
+    let more = ["--items", "songs.csv", "--latin1", "--users", "users.tsv", "--user-id", "name", "--force"];
+    let with = prepare(home.path(), &more);
+    assert_eq!(with.code, 0, "{}", with.stderr);
+    assert!(with.stderr.contains("1 of 30 users have no features"), "{}", with.stderr);
+    assert!(with.stdout.contains("2 features of users"), "{}", with.stdout);
+    let told_apart = learn(home.path(), &with);
+    assert!(told_apart > 1.2 * alike, "{told_apart} with features of users, {alike} without");
+    fs::write(home.path().join("users.tsv"), "name\tlikes\nnobody\t1\n").unwrap();
+    let refused = prepare(home.path(), &more);
+    assert!(refused.stderr.contains("are the ids the same in both files?"), "{}", refused.stderr);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn every_world_arrival_and_network_is_listed() {
         assert!(list.contains(&format!("  {preset} ")), "{preset}");
         assert!(all["presets"].as_array().unwrap().iter().any(|listed| listed["name"] == preset));
     }
-    assert_eq!(here(&["worlds", "wifi"]).stdout, "wifi: 3 ms one way, up to 5 ms more, 0.5 % lost\n");
+    assert_eq!(here(&["worlds", "wifi"]).stdout, "wifi: 3ms one way, up to 5ms more, 0.5 % lost\n");
     for table in ["network", "faults"] {
         assert_eq!(here(&["worlds", table, "--json"]).json(), all[table]);
     }
@@ -84,8 +84,19 @@ const WITH_JSON: [&str; 14] = [
     "load",
 ];
 /// Commands that run until they are stopped, or write files.
-const WITHOUT_JSON: [&str; 9] =
-    ["merge", "report", "demo", "serve", "agent", "completions", "backup", "restore", "new"];
+const WITHOUT_JSON: [&str; 11] = [
+    "merge",
+    "report",
+    "demo",
+    "init",
+    "serve",
+    "agent",
+    "completions",
+    "manual",
+    "backup",
+    "restore",
+    "new",
+];
 
 #[test]
 fn help_names_every_command_and_gives_an_example() {

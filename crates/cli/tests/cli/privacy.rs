@@ -130,6 +130,28 @@ fn a_plan_of_an_experiment_has_the_numbers_of_its_run() {
     assert!(none.stderr.contains("is private"), "{}", none.stderr);
 }
 
+/// Three seeds of a small federation, with five ε, beside the algorithm without privacy.
+#[test]
+fn a_simulated_plan_shows_regret_against_epsilon() {
+    let directory = directory_with(&PRIVATE.replace("epsilon = [1, 4]", "epsilon = 1"));
+    let simulated = ["privacy", "plan", "x.toml", "--simulate", "--seeds", "2"];
+    let plans = posse(directory.path(), &[&simulated[..], &["--json"]].concat()).json();
+    let points = plans[0]["simulated"].as_array().unwrap().clone();
+    let epsilons: Vec<Option<f64>> = points.iter().map(|point| point["epsilon"].as_f64()).collect();
+    assert_eq!(epsilons, [Some(0.5), Some(1.0), Some(2.0), Some(4.0), Some(8.0), None]);
+    let ran = posse(directory.path(), &["run", "x.toml", "--json", "-q"]).json();
+    let mean = |name: &str| {
+        let rows = ran["rows"].as_array().unwrap().iter().filter(|row| row["algorithm"] == name);
+        rows.map(|row| row["regret"].as_f64().unwrap()).sum::<f64>() / 2.0
+    };
+    for (point, name) in [(&points[1], "cdp-fclub-dc"), (&points[5], "fclub-dc")] {
+        let off = point["regret"].as_f64().unwrap() - mean(name);
+        assert!(off.abs() < 1e-6, "{point} is not the mean of the runs of the experiment");
+    }
+    let words = posse(directory.path(), &simulated);
+    assert!(words.stdout.contains("regret by simulation, 2 seeds") && words.stdout.contains("ε = 8"));
+}
+
 #[test]
 fn impossible_promises_are_refused_by_name() {
     let directory = directory_with("");

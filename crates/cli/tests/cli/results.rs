@@ -73,7 +73,7 @@ fn the_manifest_says_what_was_run_by_whom_and_how_far_it_came() {
     let manifest: Value =
         serde_json::from_str(&fs::read_to_string(directory.path().join("results/manifest.json")).unwrap())
             .unwrap();
-    assert_eq!((&manifest["format"], &manifest["experiment"]), (&3.into(), &"x".into()));
+    assert_eq!((&manifest["format"], &manifest["experiment"]), (&4.into(), &"x".into()));
     assert_eq!((&manifest["title"], &manifest["quick"]), (&"one".into(), &false.into()));
     assert_eq!(manifest["config"], ran["config"]);
     assert_eq!(manifest["posse"]["version"], env!("CARGO_PKG_VERSION"));

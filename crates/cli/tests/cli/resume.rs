@@ -207,7 +207,7 @@ fn a_broken_manifest_and_another_version_are_refused() {
     for (wrong, complaint) in [
         (String::new(), "manifest.json is corrupt: "),
         (good[..good.len() / 2].to_owned(), "manifest.json is corrupt: "),
-        (good.replace("\"format\": 3", "\"format\": 99"), "has format 99"),
+        (good.replace("\"format\": 4", "\"format\": 99"), "has format 99"),
         (good.replace("\"version\": \"", "\"version\": \"9."), "it was made by posse 9."),
         (good.replace("\"experiment\": \"x\"", "\"experiment\": \"y\""), "the experiment is y, not x"),
     ] {

@@ -1,7 +1,10 @@
 //! The network runtime beside the simulator, and as real processes.
 
+mod audit;
 mod breaker;
+mod flood;
 mod foreign;
+mod guide;
 mod kills;
 mod parity;
 mod processes;

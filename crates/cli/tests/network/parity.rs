@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
-    AgentId, Algorithm, AsyncLinUcb, Downlink, JoinPolicy, Placement, Seed, Threshold, Tick, Uplink, UserId,
+    AgentId, Algorithm, AsyncLinUcb, Downlink, JoinPolicy, Placement, Seed, Threshold, Tick, TimeSpan,
+    Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -92,7 +93,11 @@ fn run(algorithm: Algorithm, world: WorldConfig) -> RunConfig {
         world,
         arrival: ArrivalConfig::default(),
         // Links that do nothing wrong, and time for everything to be said between two interactions.
-        network: NetworkConfig { latency: Some(0.01), interval: 100.0, ..NetworkConfig::default() },
+        network: NetworkConfig {
+            latency: Some(TimeSpan::from_micros(10)),
+            interval: TimeSpan::from_millis(100),
+            ..NetworkConfig::default()
+        },
         faults: FaultConfig::default(),
         algorithm,
     }
@@ -183,7 +188,7 @@ async fn networked(run: &RunConfig) -> Transcript {
         let id = arrivals.agent(step);
         (offer.agent, offer.user) = (id, UserId(id.0));
         world.offer(step, &mut offer);
-        time.store(START + (1000.0 * run.network.interval) as u64 * step, Ordering::SeqCst);
+        time.store(START + run.network.interval.as_micros() * step, Ordering::SeqCst);
         let agent = stage.agent(id).await;
         if agent.prepare(offer.user, &offer.arms).unwrap() {
             stage.turns.push_back(id);

@@ -26,6 +26,10 @@ impl Recipe for Fclub {
         "fclub"
     }
 
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        3.0
+    }
+
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
         self.plan().check()
     }
@@ -57,6 +61,10 @@ impl Recipe for FclubDc {
         "fclub-dc"
     }
 
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        3.0
+    }
+
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
         self.plan().check()
     }
@@ -86,6 +94,10 @@ impl Recipe for FclubDc {
 impl Recipe for CdpFclubDc {
     fn name(&self) -> &'static str {
         "cdp-fclub-dc"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        3.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -181,6 +193,10 @@ impl Recipe for Club {
         "club"
     }
 
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        3.0
+    }
+
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
         self.check()
     }
@@ -193,6 +209,10 @@ impl Recipe for Club {
 impl Recipe for Sclub {
     fn name(&self) -> &'static str {
         "sclub"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        3.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {

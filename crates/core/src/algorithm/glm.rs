@@ -5,13 +5,17 @@ use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
-use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
+use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
 use crate::recipe::{Recipe, Sharing};
 
 impl Recipe for FedGlbUcb {
     fn name(&self) -> &'static str {
         "fed-glb-ucb"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -34,7 +38,7 @@ impl Recipe for FedGlbUcb {
         self.rounds.join
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.model.link)
     }
 }
@@ -46,6 +50,10 @@ pub(super) struct Scheduled1<'c>(pub(super) &'c ScheduledGlbUcb);
 impl Recipe for Scheduled1<'_> {
     fn name(&self) -> &'static str {
         "fed-glb-ucb-1"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -68,7 +76,7 @@ impl Recipe for Scheduled1<'_> {
         self.0.rounds.join
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.0.model.link)
     }
 
@@ -84,6 +92,10 @@ pub(super) struct Scheduled2<'c>(pub(super) &'c ScheduledGlbUcb);
 impl Recipe for Scheduled2<'_> {
     fn name(&self) -> &'static str {
         "fed-glb-ucb-2"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -106,7 +118,7 @@ impl Recipe for Scheduled2<'_> {
         self.0.rounds.join
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.0.model.link)
     }
 }
@@ -114,6 +126,10 @@ impl Recipe for Scheduled2<'_> {
 impl Recipe for FedGlbUcb3 {
     fn name(&self) -> &'static str {
         "fed-glb-ucb-3"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -136,7 +152,7 @@ impl Recipe for FedGlbUcb3 {
         self.rounds.join
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.model.link)
     }
 }
@@ -148,6 +164,10 @@ pub(super) struct OneUcbGlm<'c>(pub(super) &'c UcbGlm);
 impl Recipe for OneUcbGlm<'_> {
     fn name(&self) -> &'static str {
         "one-ucb-glm"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -162,7 +182,7 @@ impl Recipe for OneUcbGlm<'_> {
         Placement::Central
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.0.model.link)
     }
 }
@@ -176,6 +196,10 @@ impl Recipe for NUcbGlm<'_> {
         "n-ucb-glm"
     }
 
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
+    }
+
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
         self.0.check()
     }
@@ -185,7 +209,7 @@ impl Recipe for NUcbGlm<'_> {
         Box::new(self.0.agent(self.name(), shape.dimension(), horizon))
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.0.model.link)
     }
 }
@@ -193,6 +217,10 @@ impl Recipe for NUcbGlm<'_> {
 impl Recipe for OnsGlm {
     fn name(&self) -> &'static str {
         "n-ons-glm"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        20.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
@@ -203,7 +231,7 @@ impl Recipe for OnsGlm {
         Box::new(self.agent(shape.dimension()))
     }
 
-    fn link(&self) -> Option<Link> {
+    fn link_function(&self) -> Option<LinkFunction> {
         Some(self.model.link)
     }
 }

@@ -16,6 +16,11 @@ impl Recipe for KernelUcb<'_> {
         "kernel-ucb"
     }
 
+    fn effort(&self, _agents: u64, observations: u64) -> f64 {
+        // It solves a system of all that its agent has seen.
+        (0.01 * observations as f64 * (observations as f64).min(1e4)).max(1.0)
+    }
+
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
         self.0.check()
     }
@@ -36,6 +41,11 @@ pub(super) struct KernelTs<'c>(pub(super) &'c KernelConfig);
 impl Recipe for KernelTs<'_> {
     fn name(&self) -> &'static str {
         "kernel-ts"
+    }
+
+    fn effort(&self, _agents: u64, observations: u64) -> f64 {
+        // It solves a system of all that its agent has seen.
+        (0.01 * observations as f64 * (observations as f64).min(1e4)).max(1.0)
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {

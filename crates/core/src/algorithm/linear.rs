@@ -1,7 +1,7 @@
 //! Recipes of the linear family.
 
 use crate::agent::{Agent, Shape};
-use crate::clustered::config::Plan;
+use crate::clustered::config::ClusterPlan;
 use crate::clustered::fclub::ClusteredAgent;
 use crate::clustered::groups::Groups;
 use crate::coordinator::Coordinator;
@@ -75,17 +75,62 @@ impl Recipe for LinTs {
     }
 }
 
-/// With privacy, the asynchronous exchange is that of one cluster of users per agent, all in one group: releases
-/// with noise replace each other, as clusters' uploads do, where plain uploads add up.
-fn private_plan(config: &AsyncLinUcb) -> Option<Plan<'_>> {
-    Some(Plan {
-        name: config.name(),
-        model: &config.model,
-        clusters: None,
-        upload: Threshold::NEVER,
-        download: config.protocol.download_threshold,
-        privacy: Some(config.privacy.as_ref()?),
-    })
+/// Settings of a linear algorithm that may promise privacy: its plan if it does.
+///
+/// Private agents are those with clusters, of which each has one here, and their coordinator is that of one group.
+trait MayBePrivate: Recipe {
+    /// The promise and what is done to keep it, if there is one.
+    fn private_plan(&self) -> Option<ClusterPlan<'_>>;
+
+    /// The agent that keeps the promise, if there is one.
+    fn private_agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Option<Box<dyn Agent>> {
+        let plan = self.private_plan()?;
+        Some(Box::new(ClusteredAgent::new(&plan, id, shape.dimension(), federation)))
+    }
+
+    fn private_coordinator(&self, shape: Shape) -> Option<Box<dyn Coordinator>> {
+        let plan = self.private_plan()?;
+        Some(Box::new(Groups::new(&plan, shape.dimension())))
+    }
+
+    fn private_sharing(&self) -> Option<Sharing> {
+        self.private_plan().map(|_| Sharing::Clusters)
+    }
+
+    /// Private agents choose with what was released, unless they are told to look at raw observations.
+    fn private_choice(&self) -> Option<bool> {
+        Some(self.privacy()?.raw_buffer)
+    }
+}
+
+impl MayBePrivate for AsyncLinUcb {
+    fn private_plan(&self) -> Option<ClusterPlan<'_>> {
+        let download = self.protocol.download_threshold;
+        Some(ClusterPlan::of_one_group(self.name(), &self.model, download, self.privacy.as_ref()?))
+    }
+}
+
+impl MayBePrivate for AsyncLinTs {
+    fn private_plan(&self) -> Option<ClusterPlan<'_>> {
+        let download = self.protocol.download_threshold;
+        let plan = ClusterPlan::of_one_group(self.name(), &self.model, download, self.privacy.as_ref()?);
+        Some(ClusterPlan { sampling: Some(self.sampling_scale), ..plan })
+    }
+}
+
+// An agent hears of others when it uploads, and at no other time.
+impl MayBePrivate for FedLinUcb {
+    fn private_plan(&self) -> Option<ClusterPlan<'_>> {
+        Some(ClusterPlan::of_one_group(self.name(), &self.model, Threshold::NEVER, self.privacy.as_ref()?))
+    }
+}
+
+impl MayBePrivate for SyncLinUcb {
+    fn private_plan(&self) -> Option<ClusterPlan<'_>> {
+        let plan =
+            ClusterPlan::of_one_group(self.name(), &self.model, Threshold::NEVER, self.privacy.as_ref()?);
+        Some(ClusterPlan { rounds: Some(self.round_deadline), ..plan })
+    }
 }
 
 impl Recipe for AsyncLinUcb {
@@ -98,21 +143,18 @@ impl Recipe for AsyncLinUcb {
     }
 
     fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        match private_plan(self) {
-            Some(plan) => Box::new(ClusteredAgent::new(&plan, id, shape.dimension(), federation)),
-            None => Box::new(self.agent(id, shape.dimension())),
-        }
+        self.private_agent(id, shape, federation)
+            .unwrap_or_else(|| Box::new(self.agent(id, shape.dimension())))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        match private_plan(self) {
-            Some(plan) => Box::new(Groups::new(&plan, shape.dimension())),
-            None => Box::new(self.protocol.coordinator(self.name(), &self.model, shape.dimension())),
-        }
+        self.private_coordinator(shape).unwrap_or_else(|| {
+            Box::new(self.protocol.coordinator(self.name(), &self.model, shape.dimension()))
+        })
     }
 
     fn sharing(&self) -> Sharing {
-        if self.privacy.is_some() { Sharing::Clusters } else { Sharing::Uploads }
+        self.private_sharing().unwrap_or(Sharing::Uploads)
     }
 
     fn join_policy(&self) -> JoinPolicy {
@@ -120,7 +162,7 @@ impl Recipe for AsyncLinUcb {
     }
 
     fn chooses_with_unsent(&self) -> bool {
-        self.privacy.as_ref().is_none_or(|privacy| privacy.raw_buffer)
+        self.private_choice().unwrap_or(true)
     }
 
     fn privacy(&self) -> Option<&PrivacyConfig> {
@@ -138,19 +180,30 @@ impl Recipe for AsyncLinTs {
     }
 
     fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(id, shape.dimension(), federation.seed))
+        self.private_agent(id, shape, federation)
+            .unwrap_or_else(|| Box::new(self.agent(id, shape.dimension(), federation.seed)))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Box::new(self.protocol.coordinator(self.name(), &self.model, shape.dimension()))
+        self.private_coordinator(shape).unwrap_or_else(|| {
+            Box::new(self.protocol.coordinator(self.name(), &self.model, shape.dimension()))
+        })
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::Uploads
+        self.private_sharing().unwrap_or(Sharing::Uploads)
     }
 
     fn join_policy(&self) -> JoinPolicy {
         self.protocol.join
+    }
+
+    fn chooses_with_unsent(&self) -> bool {
+        self.private_choice().unwrap_or(true)
+    }
+
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        self.privacy.as_ref()
     }
 }
 
@@ -189,20 +242,28 @@ impl Recipe for SyncLinUcb {
         self.check()
     }
 
-    fn agent(&self, _id: AgentId, shape: Shape, _federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(shape.dimension()))
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        self.private_agent(id, shape, federation).unwrap_or_else(|| Box::new(self.agent(shape.dimension())))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Box::new(self.coordinator(shape.dimension()))
+        self.private_coordinator(shape).unwrap_or_else(|| Box::new(self.coordinator(shape.dimension())))
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::Rounds
+        self.private_sharing().unwrap_or(Sharing::Rounds)
     }
 
     fn join_policy(&self) -> JoinPolicy {
         self.join
+    }
+
+    fn chooses_with_unsent(&self) -> bool {
+        self.private_choice().unwrap_or(true)
+    }
+
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        self.privacy.as_ref()
     }
 }
 
@@ -215,26 +276,35 @@ impl Recipe for FedLinUcb {
         self.check()
     }
 
-    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(shape.dimension(), federation))
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        self.private_agent(id, shape, federation)
+            .unwrap_or_else(|| Box::new(self.agent(shape.dimension(), federation)))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Box::new(self.coordinator(shape.dimension()))
+        self.private_coordinator(shape).unwrap_or_else(|| Box::new(self.coordinator(shape.dimension())))
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::Uploads
+        self.private_sharing().unwrap_or(Sharing::Uploads)
     }
 
     fn chooses_with_unsent(&self) -> bool {
-        false
+        self.private_choice().unwrap_or(false)
+    }
+
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        self.privacy.as_ref()
     }
 }
 
 impl Recipe for AsyncLinUcbAm {
     fn name(&self) -> &'static str {
         "async-lin-ucb-am"
+    }
+
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        4.0
     }
 
     fn check(&self, _shape: Shape) -> Result<(), ConfigError> {

@@ -15,7 +15,7 @@ use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
-use crate::glm::{FedGlbUcb, FedGlbUcb3, Link, OnsGlm, ScheduledGlbUcb, UcbGlm};
+use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
 use crate::kernel::KernelConfig;
 use crate::linear::{
@@ -25,6 +25,7 @@ use crate::linear::{
 use crate::neural::{FnUcb, NeuralUcb};
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
+use crate::settings::{Described, Setting};
 
 pub use outside::{Outside, OutsideFactory, Registry};
 
@@ -68,6 +69,15 @@ macro_rules! algorithms {
                 match self {
                     $(Self::$variant(_) => $summary,)*
                     Self::Outside(_) => "an algorithm from outside of posse",
+                }
+            }
+
+            /// The settings of the algorithm, as the fields of its types document them.
+            #[must_use]
+            pub fn settings(&self) -> Vec<Setting> {
+                match self {
+                    $(Self::$variant(_) => <$settings as Described>::settings(),)*
+                    Self::Outside(outside) => outside.recipe().described(),
                 }
             }
 
@@ -200,8 +210,8 @@ impl Algorithm {
 
     /// The link between features and rewards, for algorithms that have one: it says which rewards they take.
     #[must_use]
-    pub fn link(&self) -> Option<Link> {
-        self.with_recipe(|recipe| recipe.link())
+    pub fn link_function(&self) -> Option<LinkFunction> {
+        self.with_recipe(|recipe| recipe.link_function())
     }
 
     /// Whether agents may have private features of different number.

@@ -15,6 +15,10 @@ impl Recipe for NeuralUcb {
         "neural-ucb"
     }
 
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        2_000.0
+    }
+
     fn check(&self, shape: Shape) -> Result<(), ConfigError> {
         self.check(shape.dimension())
     }
@@ -33,6 +37,10 @@ impl Recipe for NeuralTs<'_> {
         "neural-ts"
     }
 
+    fn effort(&self, _agents: u64, _observations: u64) -> f64 {
+        2_000.0
+    }
+
     fn check(&self, shape: Shape) -> Result<(), ConfigError> {
         self.0.check(shape.dimension())
     }
@@ -45,6 +53,11 @@ impl Recipe for NeuralTs<'_> {
 impl Recipe for FnUcb {
     fn name(&self) -> &'static str {
         "fn-ucb"
+    }
+
+    fn effort(&self, agents: u64, _observations: u64) -> f64 {
+        // Every agent trains in every round, and rounds follow the number of agents.
+        2_000.0 * (agents as f64).min(10.0)
     }
 
     fn check(&self, shape: Shape) -> Result<(), ConfigError> {

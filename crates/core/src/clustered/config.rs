@@ -1,5 +1,6 @@
 //! Settings of the algorithms with clustered users.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::clustered::merging::{Linkage, Merging};
@@ -10,22 +11,22 @@ use crate::trigger::Threshold;
 use crate::width::ModelConfig;
 
 /// How users are sorted into clusters and clusters into groups.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ClusterConfig {
-    /// α₁ ≥ 0: two users of an agent are told apart when their estimates are further away than this times
+    /// α₁ in [0, ∞]: two users of an agent are told apart when their estimates are further away than this times
     /// F(T) + F(T'), F(T) = √((1 + ln(1+T))/(1+T)). Small values split what belongs together, for good;
     /// large ones keep together what does not. inf never splits. Default 1.5.
     pub edge_scale: Threshold,
-    /// α₂ ≥ 0: two clusters of different agents are alike when their estimates are nearer than this times
+    /// α₂ in [0, ∞]: two clusters of different agents are alike when their estimates are nearer than this times
     /// F(T) + F(T'). Default 1.5.
     pub merge_scale: Threshold,
     /// Which clusters form a group. Default complete.
     pub linkage: Linkage,
-    /// Pairs whose F(T) + F(T') is not below this are not compared: too little is known of them. inf compares
+    /// in [0, ∞]: pairs whose F(T) + F(T') is not below this are not compared, because too little is known of them. inf compares
     /// everything. Default 0.3.
     pub merge_gate: Threshold,
-    /// Phase s has this to the power s interactions; clusters change between phases. Default 2.
+    /// ≥ 2: phase s has this to the power s interactions; clusters change between phases. Default 2.
     pub phase_base: u64,
     /// How long the begin of a phase waits for all agents. Not set: it waits for all agents.
     pub phase_deadline: Option<TimeSpan>,
@@ -67,7 +68,7 @@ impl ClusterConfig {
 }
 
 /// Settings of `fclub`: every interaction is shared at once.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct Fclub {
     /// The model and its width.
@@ -79,7 +80,7 @@ pub struct Fclub {
 }
 
 /// Settings of `fclub-dc`: sharing waits until it is worth a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct FclubDc {
     /// The model and its width.
@@ -96,7 +97,7 @@ pub struct FclubDc {
 }
 
 /// Settings of `cdp-fclub-dc`: what leaves an agent carries noise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct CdpFclubDc {
     /// The model and its width.
@@ -113,7 +114,7 @@ pub struct CdpFclubDc {
 }
 
 /// Settings of `homo`: all users are taken to be alike, and every interaction is shared at once.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct Homo {
     /// The model and its width.
@@ -122,7 +123,7 @@ pub struct Homo {
 }
 
 /// Settings of `homo-dc`: all users are taken to be alike, and sharing waits until it is worth a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct HomoDc {
     /// The model and its width.
@@ -135,34 +136,34 @@ pub struct HomoDc {
 }
 
 /// Settings of `club`: clusters of users, each agent for itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct Club {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// α ≥ 0: users are told apart as in `fclub`, after each interaction. Default 1.5.
+    /// α in [0, ∞]: users are told apart as in `fclub`, after each interaction. Default 1.5.
     pub edge_scale: Threshold,
 }
 
 /// Settings of `sclub`: clusters that split and merge, each agent for itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct Sclub {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// α ≥ 0: a user leaves its cluster when further from it than this times F(T) + F(T'); clusters merge
+    /// α in [0, ∞]: a user leaves its cluster when further from it than this times F(T) + F(T'); clusters merge
     /// within half of it. Default 1.5.
     pub edge_scale: Threshold,
-    /// α_p ≥ 0: users of a cluster may differ by twice this times F(t) in how often they come. Default 1.
+    /// α_p in [0, ∞]: users of a cluster may differ by twice this times F(t) in how often they come. Default 1.
     pub frequency_scale: Threshold,
     /// Whether clusters merge. Default true.
     pub merge: bool,
 }
 
 /// Settings of `user-lin-ucb`: a learner for each user.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct UserLinUcb {
     /// The model and its width.
@@ -214,7 +215,7 @@ impl Default for Sclub {
 
 /// What an agent and a coordinator of this family are made of: the settings above in one form.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan<'c> {
+pub(crate) struct ClusterPlan<'c> {
     pub(crate) name: &'static str,
     pub(crate) model: &'c ModelConfig,
     /// `None`: all users are in one cluster and all clusters in one group, for ever.
@@ -222,9 +223,25 @@ pub(crate) struct Plan<'c> {
     pub(crate) upload: Threshold,
     pub(crate) download: Threshold,
     pub(crate) privacy: Option<&'c PrivacyConfig>,
+    /// Choose by Thompson sampling with this scale, in private federations. Not set: by upper confidence bounds.
+    pub(crate) sampling: Option<f64>,
+    /// Collect from all agents whenever one of them is due, with this deadline. Only private federations without clusters do.
+    pub(crate) rounds: Option<Option<TimeSpan>>,
 }
 
-impl Plan<'_> {
+impl<'c> ClusterPlan<'c> {
+    /// The plan of a private federation in which every agent has one cluster and all are in one group: releases with noise
+    /// replace each other, as clusters' uploads do, where plain uploads add up.
+    pub(crate) const fn of_one_group(
+        name: &'static str,
+        model: &'c ModelConfig,
+        download: Threshold,
+        privacy: &'c PrivacyConfig,
+    ) -> Self {
+        let (clusters, upload) = (None, Threshold::NEVER);
+        Self { name, model, clusters, upload, download, privacy: Some(privacy), sampling: None, rounds: None }
+    }
+
     pub(crate) fn may_split(&self) -> bool {
         self.clusters.is_some_and(ClusterConfig::may_split)
     }
@@ -245,44 +262,56 @@ impl Plan<'_> {
 
 const ONE: Threshold = Threshold(1.0);
 
+const fn public<'c>(
+    name: &'static str,
+    model: &'c ModelConfig,
+    clusters: Option<&'c ClusterConfig>,
+    upload: Threshold,
+    download: Threshold,
+) -> ClusterPlan<'c> {
+    ClusterPlan { name, model, clusters, upload, download, privacy: None, sampling: None, rounds: None }
+}
+
 impl Fclub {
-    pub(crate) const fn plan(&self) -> Plan<'_> {
+    pub(crate) const fn plan(&self) -> ClusterPlan<'_> {
         let clusters = Some(&self.clusters);
-        Plan { name: "fclub", model: &self.model, clusters, upload: ONE, download: ONE, privacy: None }
+        public("fclub", &self.model, clusters, ONE, ONE)
     }
 }
 
 impl FclubDc {
-    pub(crate) const fn plan(&self) -> Plan<'_> {
+    pub(crate) const fn plan(&self) -> ClusterPlan<'_> {
         let (upload, download) = (self.upload_threshold, self.download_threshold);
         let clusters = Some(&self.clusters);
-        Plan { name: "fclub-dc", model: &self.model, clusters, upload, download, privacy: None }
+        public("fclub-dc", &self.model, clusters, upload, download)
     }
 }
 
 impl CdpFclubDc {
-    pub(crate) const fn plan(&self) -> Plan<'_> {
-        Plan {
+    pub(crate) const fn plan(&self) -> ClusterPlan<'_> {
+        ClusterPlan {
             name: "cdp-fclub-dc",
             model: &self.model,
             clusters: Some(&self.clusters),
             upload: Threshold::NEVER,
             download: self.download_threshold,
             privacy: Some(&self.privacy),
+            sampling: None,
+            rounds: None,
         }
     }
 }
 
 impl Homo {
-    pub(crate) const fn plan(&self) -> Plan<'_> {
-        Plan { name: "homo", model: &self.model, clusters: None, upload: ONE, download: ONE, privacy: None }
+    pub(crate) const fn plan(&self) -> ClusterPlan<'_> {
+        public("homo", &self.model, None, ONE, ONE)
     }
 }
 
 impl HomoDc {
-    pub(crate) const fn plan(&self) -> Plan<'_> {
+    pub(crate) const fn plan(&self) -> ClusterPlan<'_> {
         let (upload, download) = (self.upload_threshold, self.download_threshold);
-        Plan { name: "homo-dc", model: &self.model, clusters: None, upload, download, privacy: None }
+        public("homo-dc", &self.model, None, upload, download)
     }
 }
 

@@ -1,5 +1,5 @@
 //! FCLUB, its agent: clusters of users that share with clusters of other agents. This one agent is FCLUB,
-//! FCLUB-DC, CDP-FCLUB-DC, Homo, Homo-DC and private Async-LinUCB; settings make the difference.
+//! FCLUB-DC, CDP-FCLUB-DC, Homo, Homo-DC and every private linear algorithm; settings make the difference.
 //!
 //! Its coordinator is in [`groups`](super::groups).
 
@@ -9,7 +9,7 @@ use prost::Message;
 
 use crate::agent::{Agent, AgentView, Choice, LocalCluster};
 use crate::arms::Arms;
-use crate::clustered::config::Plan;
+use crate::clustered::config::ClusterPlan;
 use crate::clustered::local::Local;
 use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
 use crate::clustered::private::Private;
@@ -17,13 +17,13 @@ use crate::clustered::users::Users;
 use crate::clustered::width::Noisy;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
-use crate::exchange::view::Adopted;
+use crate::exchange::belief::Adopted;
 use crate::federation::Federation;
 use crate::ids::{AgentId, ClusterId, Incarnation, PhaseId, UserId};
 use crate::message::{Downlink, Uplink};
 use crate::privacy::{NoiseSource, PrivacyReport, Release, StreamId};
 use crate::ridge::Ridge;
-use crate::scoring::{check_arms, upper_confidence};
+use crate::scoring::{Draws, check_arms, upper_confidence};
 use crate::width::Width;
 use crate::wire::{self, v1};
 
@@ -39,6 +39,10 @@ pub(crate) struct ClusteredAgent {
     /// α₁: how different two users must look to lose their edge. Not set: users are never separated.
     edge_scale: Option<f64>,
     ln_upload: f64,
+    /// Releases are collected in rounds: an agent that is not due yet gives what it has, if that is worth a release.
+    in_rounds: bool,
+    /// The scale of Thompson sampling and its random numbers. Not set: choices are by upper confidence bounds.
+    sampling: Option<(f64, Draws)>,
     private: Option<Private>,
     users: Users,
     clusters: BTreeMap<ClusterId, Local>,
@@ -48,7 +52,12 @@ pub(crate) struct ClusteredAgent {
 }
 
 impl ClusteredAgent {
-    pub(crate) fn new(plan: &Plan<'_>, id: AgentId, dimension: usize, federation: &Federation) -> Self {
+    pub(crate) fn new(
+        plan: &ClusterPlan<'_>,
+        id: AgentId,
+        dimension: usize,
+        federation: &Federation,
+    ) -> Self {
         let model = plan.model.model(dimension);
         let mut private = Private::new(plan, id, dimension, federation.seed);
         if let Some(private) = &mut private {
@@ -62,6 +71,8 @@ impl ClusteredAgent {
             width: plan.model.width(),
             edge_scale: plan.clusters.map(|clusters| clusters.edge_scale.0),
             ln_upload: plan.upload.ln(),
+            in_rounds: plan.rounds.is_some(),
+            sampling: plan.sampling.map(|scale| (scale, Draws::new(id, federation.seed))),
             private,
             clusters: BTreeMap::from([(FIRST, first)]),
             next_cluster: FIRST.0 + 1,
@@ -155,7 +166,10 @@ impl ClusteredAgent {
                 Some(own) => {
                     let new_part =
                         local.private.as_ref().is_some_and(|p| p.baseline.is_some() && p.said.is_none());
-                    new_part || own.privatizer.is_due(cluster.0, local.own.count(), local.released())
+                    let (total, released) = (local.own.count(), local.released());
+                    new_part
+                        || own.privatizer.is_due(cluster.0, total, released)
+                        || (self.in_rounds && own.privatizer.is_worth_a_round(cluster.0, total, released))
                 }
             };
             if news && may {
@@ -286,7 +300,11 @@ impl Agent for ClusteredAgent {
             (Some(own), Some(released)) => {
                 let width = own.width.of(released.group);
                 let raw = own.privatizer.uses_raw_buffer();
-                upper_confidence(if raw { local.view.model() } else { &released.chooser }, width, arms)
+                let model = if raw { local.view.model() } else { &released.chooser };
+                match &self.sampling {
+                    None => upper_confidence(model, width, arms),
+                    Some((scale, draws)) => draws.choose(scale * width, model, arms, self.choices),
+                }
             }
             _ => {
                 let model = local.view.model();

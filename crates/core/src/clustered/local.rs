@@ -5,7 +5,7 @@ use crate::agent::LocalCluster;
 use crate::clustered::width::Noisy;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
-use crate::exchange::view::View;
+use crate::exchange::belief::Belief;
 use crate::ids::{ClusterId, UserId};
 use crate::privacy::Release;
 use crate::ridge::Ridge;
@@ -17,7 +17,7 @@ pub(crate) struct Local {
     /// Everything its users observed, exactly. It stays here.
     pub(crate) own: Evidence,
     /// The group's sums, what is on its way, and what is not.
-    pub(crate) view: View,
+    pub(crate) view: Belief,
     /// In private federations: what left the cluster, and the model over released sums only.
     pub(crate) private: Option<Released>,
     /// Clusters that contributed to the group's sums.
@@ -55,9 +55,9 @@ impl Local {
     /// Returns a cluster none of whose observations were sent yet.
     pub(crate) fn new(own: Evidence, model: &Ridge, private: bool) -> Self {
         let view = if own.is_empty() {
-            View::new(model.clone())
+            Belief::new(model.clone())
         } else {
-            View::from_parts(model.clone(), None, own.clone())
+            Belief::from_parts(model.clone(), None, own.clone())
         };
         let private = private.then(|| Released::new(model, own.dimension()));
         Self { own, view, private, members: 0 }
@@ -66,7 +66,7 @@ impl Local {
     /// The same private cluster with its last upload on its way once more, to a coordinator that lost it.
     pub(crate) fn repeating(&self, released: &Released, model: &Ridge) -> Self {
         let Released { sent, baseline, said, .. } = released.clone();
-        let view = View::from_parts(model.clone(), Some(sent.clone()), self.view.buffer().clone());
+        let view = Belief::from_parts(model.clone(), Some(sent.clone()), self.view.buffer().clone());
         let private = Released { sent, baseline, said, ..Released::new(model, self.own.dimension()) };
         Self { own: self.own.clone(), view, private: Some(private), members: 0 }
     }
@@ -119,7 +119,7 @@ impl Local {
             }
             Ok(evidence)
         };
-        let view = View::new(model.clone()).restored(state.view.unwrap_or_default())?;
+        let view = Belief::new(model.clone()).restored(state.view.unwrap_or_default())?;
         let release = |part: Option<v1::Evidence>, variance: f64| {
             let part =
                 part.map(|part| wire::released_from_wire(part, Some(model.dimension()))).transpose()?;

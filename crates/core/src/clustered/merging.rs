@@ -1,11 +1,12 @@
 //! Which clusters are alike enough to share: by distances of their estimates.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::clustered::users::{distance_squared, radius};
 
 /// How clusters that are alike form groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Linkage {
     /// Every two clusters of a group are alike. The default: a wrong merge costs regret for ever, a missing

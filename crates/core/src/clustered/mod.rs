@@ -6,8 +6,6 @@ pub(crate) mod config;
 pub(crate) mod fclub;
 mod graph;
 pub(crate) mod groups;
-mod groups_state;
-mod groups_uploads;
 mod local;
 pub(crate) mod merging;
 pub(crate) mod message;

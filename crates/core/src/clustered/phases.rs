@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::clustered::groups::{Groups, Key, Known};
-use crate::clustered::merging::{Candidate, Merging};
+use crate::clustered::groups::{ClusterSums, Groups, Key};
+use crate::clustered::merging::{Candidate, Linkage, Merging};
 use crate::clustered::width::{Noisy, noise_radius};
 use crate::ids::{AgentId, PhaseId, Tick};
 use crate::message::{Downlink, Outgoing};
@@ -18,14 +18,25 @@ pub(super) struct Phases {
     pub(super) phase: PhaseId,
     /// The next phase begins when so many observations are known.
     pub(super) next: u64,
-    pub(super) open: Option<Open>,
+    /// A phase is a round: it begins with the upload of any agent, collects from the others, and ends with the sums of all.
+    pub(super) in_rounds: bool,
+    pub(super) open: Option<OpenPhase>,
 }
 
 /// A phase that has begun and waits for the clusters of agents.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
+pub(super) struct OpenPhase {
     pub(super) opened: Tick,
     pub(super) waiting: BTreeSet<AgentId>,
+}
+
+impl Phases {
+    /// Rounds over agents that are all in one group.
+    pub(super) const fn rounds(deadline: Option<TimeSpan>) -> Self {
+        // Nothing is sorted into groups, so that nothing is ever compared.
+        let merging = Merging { linkage: Linkage::Complete, scale: 0.0, gate: 0.0 };
+        Self { merging, base: 2, deadline, phase: PhaseId(1), next: u64::MAX, in_rounds: true, open: None }
+    }
 }
 
 impl Groups {
@@ -69,11 +80,15 @@ impl Groups {
         }
         while known >= phases.next {
             phases.phase = PhaseId(phases.phase.0 + 1);
+            if phases.in_rounds {
+                phases.next = u64::MAX;
+                break;
+            }
             let length = phases.base.saturating_pow(u32::try_from(phases.phase.0).unwrap_or(u32::MAX));
             phases.next = phases.next.saturating_add(length);
         }
         let waiting = self.seats.keys().copied().collect();
-        phases.open = Some(Open { opened: now, waiting });
+        phases.open = Some(OpenPhase { opened: now, waiting });
         vec![Outgoing::to_everyone(Downlink::Regroup { phase: phases.phase, anew: false })]
     }
 
@@ -85,6 +100,14 @@ impl Groups {
             return Vec::new();
         }
         let merging = phases.merging;
+        if phases.in_rounds {
+            let listening: Vec<Key> =
+                self.clusters.keys().copied().filter(|key| self.is_heard(*key)).collect();
+            let mut outgoing: Vec<Outgoing> =
+                listening.into_iter().map(|key| self.snapshot_to(key)).collect();
+            outgoing.extend(self.start_if_due(now));
+            return outgoing;
+        }
         let keys: Vec<Key> = self.clusters.keys().copied().collect();
         let candidates: Vec<Candidate> = keys.iter().map(|key| self.candidate(*key)).collect();
         let mut outgoing = Vec::new();
@@ -111,7 +134,7 @@ impl Groups {
             let group = self.seat(key, formed);
             formed = Some(group);
             let seat = self.clusters.get_mut(&key).expect("it was just seated");
-            *seat = Known { group, ..known };
+            *seat = ClusterSums { group, ..known };
             if !self.is_heard(key) {
                 self.groups.get_mut(&group).expect("it was just made").roster.remove(key);
             }

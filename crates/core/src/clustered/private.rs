@@ -1,6 +1,6 @@
 //! The private side of an agent with clusters: what is uploaded, and who is told apart, both with noise.
 
-use crate::clustered::config::Plan;
+use crate::clustered::config::ClusterPlan;
 use crate::clustered::users::{Users, radius};
 use crate::clustered::width::{Noisy, PrivateWidth, noise_radius};
 use crate::evidence::Evidence;
@@ -18,7 +18,7 @@ pub(super) struct Private {
 }
 
 /// What is known of a user from the released sums of that user.
-struct Known {
+struct KnownUser {
     estimate: Vec<f64>,
     /// How far the estimate may be off.
     radius: f64,
@@ -26,7 +26,7 @@ struct Known {
 
 impl Private {
     /// The private side of an agent, if its federation is private.
-    pub(super) fn new(plan: &Plan<'_>, id: AgentId, dimension: usize, seed: Seed) -> Option<Self> {
+    pub(super) fn new(plan: &ClusterPlan<'_>, id: AgentId, dimension: usize, seed: Seed) -> Option<Self> {
         let (privacy, budget) = (plan.privacy?, plan.budget(dimension)?);
         Some(Self {
             width: PrivateWidth::new(plan.model, privacy, budget.clone(), dimension),
@@ -41,7 +41,7 @@ impl Private {
             return false;
         }
         self.privatizer.release_users(users.list.iter().map(|user| (user.id.0, user.evidence.count())));
-        let known: Vec<Option<Known>> =
+        let known: Vec<Option<KnownUser>> =
             users.list.iter().map(|user| self.known(user.id.0, scale, model)).collect();
         users.prune_by(|one, other| match (&known[one], &known[other]) {
             (Some(a), Some(b)) => {
@@ -53,7 +53,7 @@ impl Private {
         })
     }
 
-    fn known(&self, user: u64, scale: f64, model: &Ridge) -> Option<Known> {
+    fn known(&self, user: u64, scale: f64, model: &Ridge) -> Option<KnownUser> {
         let Release { mut evidence, variance } = self.privatizer.last_of_user(user)?;
         let (budget, dimension) = (self.privatizer.budget(), model.dimension());
         repair(evidence.gram_mut(), dimension, budget.floor(variance));
@@ -63,7 +63,7 @@ impl Private {
         let lowest = smallest_eigenvalue(evidence.gram(), dimension);
         let sums = Noisy { variance, lowest, count: evidence.count() };
         let noise = noise_radius(budget, sums, &estimate, model.regularization());
-        Some(Known { estimate, radius: scale * radius(evidence.count()) + noise })
+        Some(KnownUser { estimate, radius: scale * radius(evidence.count()) + noise })
     }
 
     /// Whether the sums of a user were ever released.

@@ -1,5 +1,6 @@
 //! Settings of rounds that wait for agents.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::join::JoinPolicy;
@@ -7,7 +8,7 @@ use crate::error::ConfigError;
 use crate::time_span::TimeSpan;
 
 /// How rounds run: who takes part, how long they wait, and how the global update is found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct RoundConfig {
     /// When newcomers become known: rounds go over those that are. Default eager.
@@ -15,7 +16,7 @@ pub struct RoundConfig {
     /// How long each exchange of a round waits for all agents; afterwards the round goes
     /// on without the missing. Not set: it waits for all agents.
     pub round_deadline: Option<TimeSpan>,
-    /// The fraction of agents, between 0 and 1, that must answer in time; with fewer the round ends
+    /// in [0, 1]: the fraction of agents that must answer in time; with fewer the round ends
     /// without a result and nothing is lost. Default 0.5.
     pub quorum: f64,
 }

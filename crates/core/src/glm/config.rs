@@ -1,18 +1,19 @@
 //! Settings that the whole family shares, and the constants that follow from them.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
-use super::link::Link;
+use super::link::LinkFunction;
 use super::solver::Solver;
 use crate::error::ConfigError;
 use crate::width::{NOT_NEGATIVE, POSITIVE, UNIT};
 
 /// The regression model of a generalized linear algorithm, and the width of its confidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct GlmConfig {
     /// μ: how the expected reward follows from xᵀθ. Default logistic.
-    pub link: Link,
+    pub link: LinkFunction,
     /// λ > 0: the weight of the prior belief that parameters are zero. Default 2.
     pub regularization: f64,
     /// R ≥ 0: the sub-Gaussian scale of the reward noise; 0.5 for rewards between 0 and 1. Default 0.5.
@@ -24,16 +25,16 @@ pub struct GlmConfig {
     /// X̄ > 0: a bound on the norm of an arm's features. The slopes that widths and solvers rely on are
     /// those for |z| ≤ S·X̄. Default 1.
     pub feature_bound: f64,
-    /// Multiplies the theoretical width, which is several times too wide in practice. Default 0.15.
+    /// ≥ 0: multiplies the theoretical width, which is several times too wide in practice. Default 0.15.
     pub width_scale: f64,
-    /// Replaces the theoretical width by a constant, as is common on real data (0.3).
+    /// ≥ 0: replaces the theoretical width by a constant, as is common on real data (0.3).
     pub fixed_width: Option<f64>,
 }
 
 impl Default for GlmConfig {
     fn default() -> Self {
         Self {
-            link: Link::default(),
+            link: LinkFunction::default(),
             regularization: 2.0,
             noise: 0.5,
             confidence: 0.01,
@@ -84,7 +85,7 @@ impl GlmConfig {
 /// The constants that the paper's formulas use, derived from [`GlmConfig`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constants {
-    pub(crate) link: Link,
+    pub(crate) link: LinkFunction,
     /// λ > 0: the regulariser of the loss.
     pub(crate) lambda: f64,
     /// R ≥ 0: the sub-Gaussian scale of the noise in rewards.
@@ -151,20 +152,19 @@ impl Constants {
 }
 
 /// How the minimiser of the global loss is found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct SolverConfig {
-    /// The method. Default auto: the one that sent the fewest scalars so far.
+    /// The method that finds the global estimate. Default auto: the one that sent the fewest scalars so far.
     pub solver: Solver,
-    /// How exactly, for n observations. Default inverse-square: the mean loss exceeds its minimum by at
-    /// most 1/n².
+    /// ε: how far the mean loss of n observations may stay above its minimum. Default inverse-square: 1/n².
     pub precision: Precision,
-    /// The most times that agents are asked for gradients in a round. Default 5000.
-    pub most_evaluations: u64,
+    /// ≥ 1: the most times that agents are asked for gradients in a round. Default 5000.
+    pub max_evaluations: u64,
 }
 
 /// By how much the mean loss over n observations may exceed its minimum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// 1/n², as in the papers.
@@ -176,14 +176,14 @@ pub enum Precision {
 
 impl Default for SolverConfig {
     fn default() -> Self {
-        Self { solver: Solver::Auto, precision: Precision::InverseSquare, most_evaluations: 5000 }
+        Self { solver: Solver::Auto, precision: Precision::InverseSquare, max_evaluations: 5000 }
     }
 }
 
 impl SolverConfig {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        if self.most_evaluations == 0 {
-            return Err(ConfigError::new("most_evaluations", 0, "it must be at least 1"));
+        if self.max_evaluations == 0 {
+            return Err(ConfigError::new("max_evaluations", 0, "it must be at least 1"));
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(refused(GlmConfig { feature_bound: 0.0, ..good() }), "feature_bound");
         assert_eq!(refused(GlmConfig { width_scale: f64::NAN, ..good() }), "width_scale");
         assert_eq!(refused(GlmConfig { norm_bound: 40.0, ..good() }), "norm_bound");
-        let none = SolverConfig { most_evaluations: 0, ..Default::default() };
-        assert_eq!(none.check().unwrap_err().name, "most_evaluations");
+        let none = SolverConfig { max_evaluations: 0, ..Default::default() };
+        assert_eq!(none.check().unwrap_err().name, "max_evaluations");
     }
 }

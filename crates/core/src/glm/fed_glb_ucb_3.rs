@@ -1,21 +1,22 @@
 //! FedGLB-UCB₃: online Newton steps within agents *and* between them, so that a round is one exchange.
-//! Its coordinator is in [`rounds`](super::rounds) and [`online`](super::online).
+//! Its coordinator is in [`model_rounds`](super::model_rounds) and [`online`](super::online).
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use super::config::{Constants, GlmConfig};
 use super::fed_glb_ucb::{Schedule, check_schedule};
+use super::model_rounds::{ModelRounds, ModelUpdate};
 use super::online::{Online, bent, newton_step};
 use super::projection::dot;
 use super::record::Record;
-use super::rounds::{Rounds, Update};
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation, packed};
 use crate::exchange::RoundConfig;
-use crate::exchange::view::View;
+use crate::exchange::belief::Belief;
 use crate::federation::Federation;
 use crate::ids::{RoundId, UserId};
 use crate::message::{Downlink, Fit, Model, Uplink};
@@ -28,13 +29,13 @@ const NAME: &str = "fed-glb-ucb-3";
 
 /// Settings of `fed-glb-ucb-3`: scheduled rounds, in each of which the coordinator takes one online Newton
 /// step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct FedGlbUcb3 {
     /// The model and its width.
     #[serde(flatten)]
     pub model: GlmConfig,
-    /// How many observations of all agents together lie between two rounds (NT/B for B rounds); steps get
+    /// ≥ 1: how many observations of all agents together lie between two rounds (NT/B for B rounds); steps get
     /// smaller with it. Default 30.
     pub round_every: u64,
     /// Which agents take part in a round, how long it waits for them and how many must answer.
@@ -81,7 +82,7 @@ impl FedGlbUcb3 {
             delta: constants.confidence / federation.agents.max(1) as f64,
             schedule: Schedule::new(self.round_every, federation),
             step: self.step(),
-            view: View::new(Ridge::new(dimension, constants.lambda)),
+            view: Belief::new(Ridge::new(dimension, constants.lambda)),
             record: Record::new(dimension),
             anchor: vec![0.0; dimension],
             iterate: vec![0.0; dimension],
@@ -92,11 +93,11 @@ impl FedGlbUcb3 {
         }
     }
 
-    pub(crate) fn coordinator(&self, dimension: usize) -> Rounds {
+    pub(crate) fn coordinator(&self, dimension: usize) -> ModelRounds {
         let constants = self.model.constants();
-        let update = Update::Online(Online::new(dimension, self.step(), self.potential()));
+        let update = ModelUpdate::Online(Online::new(dimension, self.step(), self.potential()));
         let model = Ridge::new(dimension, constants.lambda);
-        Rounds::new(NAME, constants, &self.rounds, update, model).on_schedule(self.round_every)
+        ModelRounds::new(NAME, constants, &self.rounds, update, model).on_schedule(self.round_every)
     }
 }
 
@@ -107,7 +108,7 @@ pub(crate) struct OnlineAgent {
     delta: f64,
     schedule: Schedule,
     step: f64,
-    view: View,
+    view: Belief,
     /// Own observations that are not in the shared model.
     record: Record,
     /// Where the last round led: gradients of the next one are taken there.
@@ -270,7 +271,7 @@ impl Agent for OnlineAgent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::glm::Link;
+    use crate::glm::LinkFunction;
 
     /// γ by the formula of Lemma 12, for features no longer than one.
     fn printed(k: f64, c: f64, s: f64, largest_noise: f64, batch: f64) -> f64 {
@@ -285,16 +286,16 @@ mod tests {
             round_every,
             ..FedGlbUcb3::default()
         };
-        let slope = Link::Logistic.slope(1.0);
+        let slope = LinkFunction::Logistic.slope(1.0);
         // Clicks are off by up to one, whatever their sub-Gaussian scale is.
         for noise in [0.5, 0.1] {
-            let step = config(Link::Logistic, 1.0, noise, 632).step();
+            let step = config(LinkFunction::Logistic, 1.0, noise, 632).step();
             assert!((step - printed(0.25, slope, 1.0, 1.0, 632.0)).abs() < 1e-15);
         }
-        let step = config(Link::Logistic, 1.0, 0.5, 1).step();
+        let step = config(LinkFunction::Logistic, 1.0, 0.5, 1).step();
         assert!((step - printed(0.25, slope, 1.0, 1.0, 1.0)).abs() < 1e-15);
         // Numbers have no bound of their own: the setting stands in for it.
-        let step = config(Link::Identity, 2.0, 0.3, 10).step();
+        let step = config(LinkFunction::Identity, 2.0, 0.3, 10).step();
         assert!((step - printed(1.0, 1.0, 2.0, 0.3, 10.0)).abs() < 1e-15);
     }
 

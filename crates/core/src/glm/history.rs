@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::link::Link;
+use super::link::LinkFunction;
 use crate::evidence::packed;
 use crate::exponential::{LANES, Lanes};
 
@@ -62,7 +62,7 @@ impl History {
     }
 
     /// Σ x(μ(xᵀθ) − y) over the first `count` interactions.
-    pub(crate) fn gradient(&self, link: Link, theta: &[f64], count: usize) -> Vec<f64> {
+    pub(crate) fn gradient(&self, link: LinkFunction, theta: &[f64], count: usize) -> Vec<f64> {
         let mut sums = vec![[0.0; LANES]; self.dimension];
         Arch::new().dispatch(AddGradient { history: self, link, theta, count, sums: &mut sums });
         sums.iter().map(total).collect()
@@ -71,7 +71,7 @@ impl History {
     /// The same gradient, and Σ μ'(xᵀθ)xxᵀ packed.
     pub(crate) fn gradient_and_curvature(
         &self,
-        link: Link,
+        link: LinkFunction,
         theta: &[f64],
         count: usize,
     ) -> (Vec<f64>, Vec<f64>) {
@@ -111,7 +111,7 @@ impl History {
 /// Σ x(μ(xᵀθ) − y), lane by lane. Written as a type because closures are not compiled for wide registers.
 struct AddGradient<'a> {
     history: &'a History,
-    link: Link,
+    link: LinkFunction,
     theta: &'a [f64],
     count: usize,
     sums: &'a mut [Lanes],
@@ -144,7 +144,7 @@ impl WithSimd for AddGradient<'_> {
 /// Σ μ'(xᵀθ)xxᵀ packed, lane by lane.
 struct AddCurvature<'a> {
     history: &'a History,
-    link: Link,
+    link: LinkFunction,
     theta: &'a [f64],
     count: usize,
     sums: &'a mut [Lanes],
@@ -230,7 +230,7 @@ mod tests {
         fn sums_are_those_of_the_plain_loop(d in 1usize..12, n in 0usize..40, part in 0usize..40, seed: u64) {
             let (history, rows, theta) = filled(d, n, seed);
             let part = part.min(n);
-            for link in Link::all() {
+            for link in LinkFunction::all() {
                 let (gradient, curvature) = history.gradient_and_curvature(link, &theta, part);
                 prop_assert_eq!(&gradient, &history.gradient(link, &theta, part));
                 for i in 0..d {

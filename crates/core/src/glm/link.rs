@@ -1,14 +1,15 @@
 //! Links: how the expected reward follows from xᵀθ, and the constants that theory needs of them.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::error::InputError;
 use crate::exponential::{self, LANES, Lanes};
 
 /// How the expected reward μ(z) follows from z = xᵀθ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
-pub enum Link {
+pub enum LinkFunction {
     /// μ(z) = z: rewards are numbers.
     Identity,
     /// μ(z) = 1/(1 + e⁻ᶻ): rewards lie between 0 and 1, such as clicks.
@@ -23,7 +24,7 @@ pub enum Link {
 /// The Poisson link cuts its exponent off at ± this. e³⁰ is more than any count of events in practice.
 const LARGEST_EXPONENT: f64 = 30.0;
 
-impl Link {
+impl LinkFunction {
     /// Returns μ(z), the expected reward of an arm with z = xᵀθ.
     #[must_use]
     pub fn mean(self, z: f64) -> f64 {
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn means_are_slopes_of_the_potential_and_slopes_those_of_the_mean() {
-        for link in Link::all() {
+        for link in LinkFunction::all() {
             for step in -40..=40 {
                 let (z, h) = (f64::from(step) / 8.0, 1e-5);
                 let mean = (link.potential(z + h) - link.potential(z - h)) / (2.0 * h);
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn no_slope_within_reach_leaves_the_constants() {
-        for link in Link::all() {
+        for link in LinkFunction::all() {
             for reach in [0.1, 1.0, 3.0] {
                 let (low, high) = (link.smallest_slope(reach), link.largest_slope(reach));
                 assert!(low > 0.0 && low <= high);
@@ -172,26 +173,28 @@ mod tests {
                 }
             }
         }
-        assert!((Link::Logistic.smallest_slope(1.0) - 0.196_612).abs() < 1e-6);
+        assert!((LinkFunction::Logistic.smallest_slope(1.0) - 0.196_612).abs() < 1e-6);
     }
 
     #[test]
     fn rewards_a_link_cannot_have_are_refused() {
-        let refused = |link: Link, reward: f64| link.check_reward(reward).is_err();
+        let refused = |link: LinkFunction, reward: f64| link.check_reward(reward).is_err();
         assert!(
-            refused(Link::Logistic, -0.1) && refused(Link::Logistic, 1.5) && !refused(Link::Logistic, 0.5)
+            refused(LinkFunction::Logistic, -0.1)
+                && refused(LinkFunction::Logistic, 1.5)
+                && !refused(LinkFunction::Logistic, 0.5)
         );
-        assert!(refused(Link::Probit, 2.0) && !refused(Link::Probit, 1.0));
-        assert!(refused(Link::Poisson, -1.0) && !refused(Link::Poisson, 1e6));
-        assert!(!refused(Link::Identity, -1e6));
-        for link in Link::all() {
+        assert!(refused(LinkFunction::Probit, 2.0) && !refused(LinkFunction::Probit, 1.0));
+        assert!(refused(LinkFunction::Poisson, -1.0) && !refused(LinkFunction::Poisson, 1e6));
+        assert!(!refused(LinkFunction::Identity, -1e6));
+        for link in LinkFunction::all() {
             assert!(matches!(link.check_reward(f64::NAN), Err(InputError::Reward { .. })));
         }
     }
 
     #[test]
     fn enormous_arguments_give_finite_numbers() {
-        for link in Link::all() {
+        for link in LinkFunction::all() {
             for z in [-1e100, -800.0, 800.0, 1e100] {
                 assert!(link.mean(z).is_finite() && link.slope(z).is_finite(), "{link:?} at {z}");
             }

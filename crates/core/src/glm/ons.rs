@@ -2,12 +2,12 @@
 
 use super::config::Constants;
 use super::projection::{dot, project};
-use crate::exchange::view::View;
+use crate::exchange::belief::Belief;
 
 /// An iterate θ that moves with every observation, and what is known of its regret.
 ///
 /// The model that chooses is not the iterate: it is ridge regression on the iterate's *predictions* xᵀθ,
-/// which is why a [`View`] is told predictions in place of rewards.
+/// which is why a [`Belief`] is told predictions in place of rewards.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ons {
     pub(crate) iterate: Vec<f64>,
@@ -25,7 +25,7 @@ impl Ons {
     }
 
     /// Learns from an observation: predict, let the view remember the prediction, and step.
-    pub(crate) fn step(&mut self, constants: &Constants, view: &mut View, x: &[f64], y: f64) {
+    pub(crate) fn step(&mut self, constants: &Constants, view: &mut Belief, x: &[f64], y: f64) {
         let z = dot(x, &self.iterate);
         view.observe(x, z);
         self.squares += z * z;
@@ -41,7 +41,7 @@ impl Ons {
     }
 
     /// α: how far the model may be off, in its own norm, at confidence `delta`.
-    pub(crate) fn width(&self, constants: &Constants, view: &View, delta: f64) -> f64 {
+    pub(crate) fn width(&self, constants: &Constants, view: &Belief, delta: f64) -> f64 {
         let prior = view.regularization() * constants.radius * constants.radius;
         let unexplained = view.model().explained() - self.squares;
         let squared = self.shift + constants.online_radius(self.potential, delta) + prior + unexplained;

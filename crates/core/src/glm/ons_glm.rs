@@ -1,5 +1,6 @@
 //! N-ONS-GLM: every agent learns alone by online Newton steps (GLOC, Jun et al. 2017).
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::check_observation;
-use crate::exchange::view::View;
+use crate::exchange::belief::Belief;
 use crate::ids::UserId;
 use crate::message::{Downlink, Uplink};
 use crate::ridge::Ridge;
@@ -17,7 +18,7 @@ use crate::scoring::{check_arms, upper_confidence};
 use crate::wire::{self, v1};
 
 /// Settings of `n-ons-glm`: each agent learns alone, with online Newton steps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct OnsGlm {
     /// The model and its width.
@@ -35,7 +36,7 @@ impl OnsGlm {
         let potential = 2.0 * constants.smallest * constants.lambda * constants.radius * constants.radius;
         OnsGlmAgent {
             constants,
-            view: View::new(Ridge::new(dimension, constants.lambda)),
+            view: Belief::new(Ridge::new(dimension, constants.lambda)),
             ons: Ons::new(dimension, potential),
         }
     }
@@ -45,7 +46,7 @@ impl OnsGlm {
 #[derive(Clone, Debug)]
 pub(crate) struct OnsGlmAgent {
     constants: Constants,
-    view: View,
+    view: Belief,
     ons: Ons,
 }
 

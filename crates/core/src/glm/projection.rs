@@ -4,7 +4,7 @@ use crate::evidence::{Evidence, add_assign, multiply};
 use crate::ridge::Ridge;
 
 /// Enough for any matrix that factorises: Newton's method on the secular equation needs seven at most.
-const MOST_STEPS: usize = 60;
+const MAX_STEPS: usize = 60;
 
 /// Returns ‖v‖, the Euclidean norm.
 pub(crate) fn norm(v: &[f64]) -> f64 {
@@ -44,7 +44,7 @@ pub(crate) fn project<'e>(
     // ‖θ(μ)‖ ≤ ‖Aθ'‖/μ, so the root lies below this.
     let (mut low, mut high) = (0.0, norm(&target) / radius);
     let mut shift = 0.0;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let mut shifted = Ridge::new(theta.len(), ridge + shift);
         if shifted.refresh(parts.clone()).is_err() {
             break;

@@ -2,7 +2,7 @@
 //! frozen for a round under way, which are new.
 
 use super::history::History;
-use super::link::Link;
+use super::link::LinkFunction;
 use crate::error::DecodeError;
 use crate::evidence::Evidence;
 use crate::ids::RoundId;
@@ -51,7 +51,7 @@ impl Record {
     /// The gradient at a point over what is frozen for a round; `None` if that round is over.
     pub(crate) fn gradient(
         &self,
-        link: Link,
+        link: LinkFunction,
         round: RoundId,
         step: u64,
         point: &[f64],

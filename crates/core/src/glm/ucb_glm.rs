@@ -1,6 +1,7 @@
 //! UCB-GLM: the maximum likelihood estimate over everything seen, and a fixed width (Li et al. 2017). One
 //! learner an agent (N-UCB-GLM), or one for all agents (One-UCB-GLM), the reference that moves all raw data.
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -19,16 +20,16 @@ use crate::width::NOT_NEGATIVE;
 use crate::wire::{self, v1};
 
 /// Newton's method needs fewer than this from wherever it starts.
-const MOST_STEPS: usize = 25;
+const MAX_STEPS: usize = 25;
 
 /// Settings of `n-ucb-glm` and `one-ucb-glm`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct UcbGlm {
     /// The model and its width.
     #[serde(flatten)]
     pub model: GlmConfig,
-    /// The estimate is made anew from all observations when they have grown by this fraction, and moved by
+    /// ≥ 0: the estimate is made anew from all observations when they have grown by this fraction, and moved by
     /// one recursive step for each observation between. 0 makes it anew every time, at a cost that grows
     /// with the square of the observations. Default 0.01.
     pub refit_growth: f64,
@@ -114,7 +115,7 @@ impl UcbGlmAgent {
         let (lambda, link, count) = (self.constants.lambda, self.constants.link, self.history.len());
         let tolerance = 1e-10 * (1.0 + (count as f64).sqrt());
         let mut last = f64::INFINITY;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let (gradient, matrix) = self.history.gradient_and_curvature(link, &self.estimate, count);
             let total: Vec<f64> = gradient.iter().zip(&self.estimate).map(|(g, t)| g + lambda * t).collect();
             let slope = norm(&total);

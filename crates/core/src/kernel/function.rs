@@ -1,11 +1,12 @@
 //! How similar two arms are.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::exponential::{LANES, Lanes, exp};
 
 /// A kernel k(x, x′), of arms whose features were divided by the length scale. r = ‖x − x′‖.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Kernel {

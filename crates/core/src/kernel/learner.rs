@@ -18,7 +18,7 @@ const SMALLEST_VARIANCE: f64 = 1e-6;
 
 /// The rule by which the learner chooses.
 #[derive(Clone, Debug)]
-pub(super) enum Rule {
+pub(super) enum KernelRule {
     /// The largest mean + √(λν·variance).
     Ucb,
     /// The largest of independent draws from N(mean, max(λν·variance, 1e-6)).
@@ -29,11 +29,11 @@ pub(super) enum Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct KernelLearner {
     name: &'static str,
-    rule: Rule,
+    rule: KernelRule,
     regression: KernelRegression,
     /// λν: multiplies the variance of an arm to give its squared width.
     variance_scale: f64,
-    history_limit: usize,
+    max_history: usize,
     choices: u64,
     /// Observations made, also those that came after the history was full.
     observations: u64,
@@ -44,17 +44,17 @@ pub(crate) struct KernelLearner {
 impl KernelLearner {
     pub(super) fn new(
         name: &'static str,
-        rule: Rule,
+        rule: KernelRule,
         regression: KernelRegression,
         variance_scale: f64,
-        history_limit: usize,
+        max_history: usize,
     ) -> Self {
         Self {
             name,
             rule,
             regression,
             variance_scale,
-            history_limit,
+            max_history,
             choices: 0,
             observations: 0,
             scores: Vec::new(),
@@ -70,8 +70,8 @@ impl Agent for KernelLearner {
         regression.score(arms, |index, belief| {
             let variance = *variance_scale * belief.variance;
             scores.push(match rule {
-                Rule::Ucb => belief.mean + variance.sqrt(),
-                Rule::Thompson(draws) => {
+                KernelRule::Ucb => belief.mean + variance.sqrt(),
+                KernelRule::Thompson(draws) => {
                     let deviation = variance.max(SMALLEST_VARIANCE).sqrt();
                     belief.mean + deviation * draws.normal(*choices, arms.row(index))
                 }
@@ -79,13 +79,13 @@ impl Agent for KernelLearner {
         });
         let arm = best(scores.iter().copied())?;
         *choices += 1;
-        let propensity = matches!(rule, Rule::Ucb).then_some(1.0);
+        let propensity = matches!(rule, KernelRule::Ucb).then_some(1.0);
         Ok(Choice { arm, propensity })
     }
 
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.regression.dimension(), arm, reward)?;
-        if self.regression.len() < self.history_limit {
+        if self.regression.len() < self.max_history {
             self.regression.append(arm, reward)?;
         }
         self.observations += 1;
@@ -116,7 +116,7 @@ impl Agent for KernelLearner {
         let state: v1::KernelAgentState = wire::decode(state)?;
         let d = self.regression.dimension();
         let kept = state.rewards.len();
-        let expected = state.observations.min(self.history_limit as u64);
+        let expected = state.observations.min(self.max_history as u64);
         if state.dimension != d as u64 || state.features.len() != kept * d || kept as u64 != expected {
             return Err(DecodeError::invalid("history", "it does not fit this federation"));
         }

@@ -34,7 +34,7 @@ pub(super) struct KernelRegression {
 
 /// What is believed about an arm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Belief {
+pub(super) struct Prediction {
     pub(super) mean: f64,
     /// The posterior variance, zero or more.
     pub(super) variance: f64,
@@ -82,7 +82,7 @@ impl KernelRegression {
     }
 
     /// Shows the belief about each arm to `visit`, in order.
-    pub(super) fn score(&mut self, arms: &Arms, mut visit: impl FnMut(usize, Belief)) {
+    pub(super) fn score(&mut self, arms: &Arms, mut visit: impl FnMut(usize, Prediction)) {
         let blocks = self.factor.blocks();
         let mut columns = std::mem::take(&mut self.scratch);
         columns.resize(arms.len() * blocks, [0.0; LANES]);
@@ -95,7 +95,7 @@ impl KernelRegression {
             let own = self.kernel.with_itself(arms.row(index), self.inverse_square_scale);
             // Rounding may leave less than nothing. NaN, from enormous features, stays NaN.
             let variance = if own - square < 0.0 { 0.0 } else { own - square };
-            visit(index, Belief { mean, variance });
+            visit(index, Prediction { mean, variance });
         }
         self.scratch = columns;
     }

@@ -3,6 +3,7 @@
 //! The same agent runs with Thompson sampling and with perturbed history; only the rule differs. Its
 //! coordinator is in [`exchange`](super::exchange).
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::exchange::JoinPolicy;
-use crate::exchange::view::{Adopted, View};
+use crate::exchange::belief::{Adopted, Belief};
 use crate::ids::{AgentId, UserId};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
 use crate::linear::lin_phe::{Perturbation, PerturbedHistory};
@@ -24,7 +25,7 @@ use crate::width::{ModelConfig, NOT_NEGATIVE};
 use crate::wire::{self, v1};
 
 /// When agents and the coordinator speak, in the asynchronous protocols.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ProtocolConfig {
     /// γ_U in [1, ∞]: an agent uploads when its buffer multiplied det V(λ) by more. 1 uploads after every
@@ -35,8 +36,8 @@ pub struct ProtocolConfig {
     pub download_threshold: Threshold,
     /// When newcomers become known. Default lazy.
     pub join: JoinPolicy,
-    /// The fewest observations an upload may hold: 1 as in the papers, 2d or more so that single
-    /// interactions cannot be read off it. Default 1.
+    /// ≥ 1: the fewest observations that an upload may hold. 1 is as in the papers, 2d or more keeps single
+    /// interactions from being read off it. Default 1.
     pub min_upload: u64,
     /// Answer an upload of an agent that is behind with a snapshot at once. Default false.
     pub snapshot_in_receipt: bool,
@@ -46,15 +47,15 @@ pub struct ProtocolConfig {
 }
 
 /// Thresholds of one agent that replace those of the federation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
     /// The agent that these thresholds are for.
     pub agent: AgentId,
-    /// The agent's own γ_U. Not set: that of the federation.
+    /// γ_U in [1, ∞]: the agent's own threshold for uploads. Not set: that of the federation.
     #[serde(default)]
     pub upload_threshold: Option<Threshold>,
-    /// The agent's own γ_D. Not set: that of the federation.
+    /// γ_D in [1, ∞]: the agent's own threshold for snapshots. Not set: that of the federation.
     #[serde(default)]
     pub download_threshold: Option<Threshold>,
 }
@@ -103,7 +104,7 @@ impl ProtocolConfig {
 
 /// Settings of `async-lin-ucb`: upper confidence bounds, with agents that upload when they have learned
 /// enough.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct AsyncLinUcb {
     /// The model and its width.
@@ -119,7 +120,7 @@ pub struct AsyncLinUcb {
 }
 
 /// Settings of `async-lin-ts`: Thompson sampling with the protocol of `async-lin-ucb`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct AsyncLinTs {
     /// The model and its width.
@@ -128,19 +129,26 @@ pub struct AsyncLinTs {
     /// When agents upload and when the coordinator sends snapshots.
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
-    /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
-    /// up to a factor √d. Default 0.3.
+    /// ≥ 0: multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
+    /// up to a logarithm. Default 0.3.
     pub sampling_scale: f64,
+    /// What is promised about privacy, as in `async-lin-ucb`. Not set: nothing is promised.
+    pub privacy: Option<PrivacyConfig>,
 }
 
 impl Default for AsyncLinTs {
     fn default() -> Self {
-        Self { model: ModelConfig::default(), protocol: ProtocolConfig::default(), sampling_scale: 0.3 }
+        Self {
+            model: ModelConfig::default(),
+            protocol: ProtocolConfig::default(),
+            sampling_scale: 0.3,
+            privacy: None,
+        }
     }
 }
 
 /// Settings of `async-lin-phe`: perturbed history with the protocol of `async-lin-ucb`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct AsyncLinPhe {
     /// The model; its width is not used.
@@ -151,7 +159,7 @@ pub struct AsyncLinPhe {
     pub protocol: ProtocolConfig,
     /// a ≥ 0: how many coins are added to each past reward, in distribution. Default 2.
     pub perturbations: f64,
-    /// How the noise is drawn. Default exact.
+    /// How the perturbation of unseen rewards is drawn. Default exact.
     pub perturbation: Perturbation,
 }
 
@@ -183,6 +191,7 @@ impl AsyncLinTs {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
         self.protocol.check()?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
         let scale = self.sampling_scale;
         ConfigError::require(scale >= 0.0 && scale.is_finite(), "sampling_scale", scale, NOT_NEGATIVE)
     }
@@ -212,7 +221,7 @@ impl AsyncLinPhe {
 #[derive(Clone, Debug)]
 pub(crate) struct AsyncAgent {
     name: &'static str,
-    view: View,
+    view: Belief,
     trigger: UploadTrigger,
     rule: Rule,
     choices: u64,
@@ -226,7 +235,7 @@ impl AsyncAgent {
         rule: Rule,
         dimension: usize,
     ) -> Self {
-        Self { name, view: View::new(model.model(dimension)), trigger, rule, choices: 0 }
+        Self { name, view: Belief::new(model.model(dimension)), trigger, rule, choices: 0 }
     }
 
     /// The next upload, if it is due and none is on its way.
@@ -236,7 +245,7 @@ impl AsyncAgent {
 }
 
 /// The next upload, if it is due and none is on its way.
-pub(crate) fn upload_if_due(view: &mut View, trigger: UploadTrigger) -> Option<Uplink> {
+pub(crate) fn upload_if_due(view: &mut Belief, trigger: UploadTrigger) -> Option<Uplink> {
     let due = trigger.fires(view.fresh_information(), view.buffer().count());
     (due && !view.is_sending()).then(|| Uplink::Evidence(view.send()))
 }
@@ -244,7 +253,7 @@ pub(crate) fn upload_if_due(view: &mut View, trigger: UploadTrigger) -> Option<U
 /// What every agent of the asynchronous protocol does with a message about its view: whether the base
 /// changed, and what to answer.
 pub(crate) fn receive_into(
-    view: &mut View,
+    view: &mut Belief,
     trigger: UploadTrigger,
     name: &'static str,
     message: Downlink,

@@ -4,6 +4,7 @@
 //! of [`async_lin_ucb`](super::async_lin_ucb); the local block (x_l) stays at home. An observation is
 //! split between the two by alternating minimisation ([`alternating`](super::alternating)).
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +12,9 @@ use crate::agent::{Agent, AgentView, Choice, Shape};
 use crate::arms::{Arms, best};
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
-use crate::exchange::view::View;
+use crate::exchange::belief::Belief;
 use crate::ids::{AgentId, UserId, Version};
-use crate::linear::alternating::{Block, History, dot, has_full_rank, span_of, split_one};
+use crate::linear::alternating::{Block, UnsplitHistory, dot, has_full_rank, span_of, split_one};
 use crate::linear::async_lin_ucb::{ProtocolConfig, receive_into, upload_if_due};
 use crate::linear::exchange::Exchange;
 use crate::message::{Downlink, Uplink};
@@ -27,7 +28,7 @@ const NAME: &str = "async-lin-ucb-am";
 
 /// Settings of `async-lin-ucb-am`: a model with a shared and a personal block, fitted by alternating
 /// minimisation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct AsyncLinUcbAm {
     /// The models of both blocks and their widths.
@@ -36,15 +37,15 @@ pub struct AsyncLinUcbAm {
     /// When to speak about the shared block.
     #[serde(flatten)]
     pub protocol: ProtocolConfig,
-    /// Begin with a model of the agent's own, until it has seen enough to tell the blocks apart
-    /// (Algorithm 5), or until more observations bring nothing new: features that are always zero, or that
+    /// Begin with a model of the agent's own, until it has seen enough to tell the blocks apart (Algorithm 5).
+    /// It ends, too, when more observations bring nothing new: features that are always zero, or that
     /// depend on each other, never reach full rank. Without it both blocks start from nothing. Default true.
     pub cold_start: bool,
     /// Use every feature in both blocks. Default false.
     pub duplicated: bool,
-    /// The most alternations per observation. Default 100.
+    /// ≥ 1: the most alternations per observation. Default 100.
     pub iterations: u32,
-    /// Added to the noise in the widths of the blocks, for the error of splitting; the paper has 2.
+    /// ≥ 0: added to the noise in the widths of the blocks, for the error of splitting; the paper has 2.
     /// Default 0.
     pub extra_noise: f64,
 }
@@ -82,14 +83,14 @@ impl AsyncLinUcbAm {
         let shared = self.shared_dimension(shape);
         let local = if self.duplicated { shape.dimension() } else { shape.local };
         let dimension = shape.dimension();
-        let cold = || Cold { history: History::new(dimension), model: self.model.model(dimension) };
+        let cold = || Cold { history: UnsplitHistory::new(dimension), model: self.model.model(dimension) };
         let width = self.model.width();
         AmAgent {
             shape,
             duplicated: self.duplicated,
             iterations: self.iterations,
             radius: self.model.norm_bound,
-            view: View::new(self.model.model(shared)),
+            view: Belief::new(self.model.model(shared)),
             local: Block::new(self.model.model(local)),
             cold: self.cold_start.then(cold),
             checked: Version(0),
@@ -114,7 +115,7 @@ pub(crate) struct AmAgent {
     iterations: u32,
     /// S: alternations keep each block's parameters within this norm.
     radius: f64,
-    view: View,
+    view: Belief,
     local: Block,
     /// Present until the blocks can be told apart.
     cold: Option<Cold>,
@@ -130,7 +131,7 @@ pub(crate) struct AmAgent {
 /// What an agent knows before it can tell the blocks apart: everything, in one model of its own.
 #[derive(Clone, Debug)]
 struct Cold {
-    history: History,
+    history: UnsplitHistory,
     model: Ridge,
 }
 
@@ -174,7 +175,7 @@ impl AmAgent {
 
     /// Whether downloads of many observations span every shared direction that this agent has met, although not
     /// all that could be. Two observations for each feature would have full rank if the features had.
-    fn base_covers(&self, history: &History) -> bool {
+    fn base_covers(&self, history: &UnsplitHistory) -> bool {
         let base = self.view.base();
         if base.count() < 2 * base.dimension() as u64 {
             return false;
@@ -284,7 +285,8 @@ impl Agent for AmAgent {
             let dimension = self.shape.dimension();
             let mut model = Ridge::new(dimension, self.view.regularization());
             model.restore(&state.cold_model.unwrap_or_default())?;
-            let history = History::from_parts(dimension, &state.history_features, &state.history_rewards)?;
+            let history =
+                UnsplitHistory::from_parts(dimension, &state.history_features, &state.history_rewards)?;
             Some(Cold { history, model })
         };
         restored.checked = Version(state.round);

@@ -93,9 +93,9 @@ impl Exchange {
         if !(upload.information.is_finite() && upload.information >= 0.0) {
             return Err(ProtocolError::Evidence("the information is not a finite number"));
         }
-        let increment = upload.evidence.unwrap();
+        let increment = upload.evidence.evidence();
         increment.check()?;
-        let sum = self.evidence.checked_sum(&increment)?;
+        let sum = self.evidence.checked_sum(increment)?;
         self.model.refresh([&sum].into_iter())?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();

@@ -6,7 +6,7 @@ use prost::Message;
 use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::{Arms, best};
 use crate::error::{DecodeError, InputError, ProtocolError};
-use crate::exchange::view::{Adopted, View};
+use crate::exchange::belief::{Adopted, Belief};
 use crate::ids::{Tick, UserId, Version};
 use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::exchange_price::{cost_of_withholding, expected_loss, worth_of_pull};
@@ -23,7 +23,7 @@ const MEMORY: f64 = 0.9;
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeAgent {
     name: &'static str,
-    view: View,
+    view: Belief,
     rule: Rule,
     width: Width,
     noise: f64,
@@ -74,7 +74,7 @@ impl ExchangeAgent {
     ) -> Self {
         Self {
             name,
-            view: View::new(model.model(dimension)),
+            view: Belief::new(model.model(dimension)),
             rule,
             width: model.width(),
             noise: model.noise,
@@ -100,7 +100,7 @@ impl ExchangeAgent {
     fn may_send(&self) -> bool {
         !self.view.is_sending()
             && self.view.buffer().count() >= self.config.min_upload
-            && self.view.fresh_information() > self.config.least_news.ln()
+            && self.view.fresh_information() > self.config.min_news.ln()
     }
 
     /// Pushes the buffer if withholding it costs more.
@@ -116,7 +116,7 @@ impl ExchangeAgent {
             None => f64::INFINITY,
         };
         let price = self.config.price_of_push(self.view.dimension(), self.view.buffer().count());
-        let due = self.withheld + cost > price || fresh > self.config.most_withheld.ln();
+        let due = self.withheld + cost > price || fresh > self.config.max_withheld.ln();
         if due && self.may_send() {
             return Some(Uplink::Evidence(self.send()));
         }
@@ -214,8 +214,7 @@ impl Agent for ExchangeAgent {
             return Ok(None);
         };
         let growth = self.growth(now, &news);
-        let loss =
-            if growth >= 1.0 + self.config.least_growth { Some(self.loss(arms, growth)?) } else { None };
+        let loss = if growth >= 1.0 + self.config.min_growth { Some(self.loss(arms, growth)?) } else { None };
         self.estimates.seen = Some(now);
         self.estimates.heard.get_or_insert(now);
         self.estimates.growth = growth;
@@ -229,7 +228,7 @@ impl Agent for ExchangeAgent {
         let doubt = e.doubt / e.doubt_weight;
         let dimension = self.view.dimension();
         let worth = worth_of_pull(loss, growth, doubt, self.interval(&news));
-        if worth <= self.config.price_of_pull(dimension) && growth <= 1.0 + self.config.most_growth {
+        if worth <= self.config.price_of_pull(dimension) && growth <= 1.0 + self.config.max_growth {
             return Ok(None);
         }
         // The next pull is about as far away as this one was from the last.

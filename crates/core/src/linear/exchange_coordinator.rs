@@ -21,11 +21,11 @@ const FIRST_MARK: u64 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeCoordinator {
     name: &'static str,
-    least_growth: f64,
+    min_growth: f64,
     version: Version,
     evidence: Arc<Evidence>,
     model: Ridge,
-    seats: BTreeMap<AgentId, Seat>,
+    seats: BTreeMap<AgentId, ExchangeSeat>,
     pace: Pace,
     /// The geometric mean of recent reports of loss × observations; 0 before the first.
     doubt: f64,
@@ -33,7 +33,7 @@ pub(crate) struct ExchangeCoordinator {
 
 /// What the coordinator remembers of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Seat {
+struct ExchangeSeat {
     version: Version,
     /// How many uploads of the agent are in the evidence.
     uploads: u64,
@@ -70,10 +70,10 @@ impl Pace {
 }
 
 impl ExchangeCoordinator {
-    pub(crate) fn new(name: &'static str, model: Ridge, least_growth: f64) -> Self {
+    pub(crate) fn new(name: &'static str, model: Ridge, min_growth: f64) -> Self {
         Self {
             name,
-            least_growth,
+            min_growth,
             version: Version(0),
             evidence: Arc::new(Evidence::none(model.dimension())),
             model,
@@ -101,13 +101,13 @@ impl ExchangeCoordinator {
     }
 
     /// The seat of an agent that has everything.
-    fn informed(&self, uploads: u64) -> Seat {
+    fn informed(&self, uploads: u64) -> ExchangeSeat {
         let (count, information) = (self.evidence.count(), self.model.information());
-        Seat { version: self.version, uploads, count, information }
+        ExchangeSeat { version: self.version, uploads, count, information }
     }
 
     /// The evidence with an upload, and what the uploader then has, or an error that changes nothing.
-    fn add(&mut self, seat: Seat, upload: &EvidenceUpload) -> Result<Seat, ProtocolError> {
+    fn add(&mut self, seat: ExchangeSeat, upload: &EvidenceUpload) -> Result<ExchangeSeat, ProtocolError> {
         let (expected, got) = (seat.uploads + 1, upload.number);
         if expected != got {
             return Err(ProtocolError::Sequence { expected, got });
@@ -122,9 +122,9 @@ impl ExchangeCoordinator {
         if !(upload.information.is_finite() && upload.information >= 0.0) {
             return Err(ProtocolError::Evidence("the information is not a finite number"));
         }
-        let increment = upload.evidence.unwrap();
+        let increment = upload.evidence.evidence();
         increment.check()?;
-        let sum = self.evidence.checked_sum(&increment)?;
+        let sum = self.evidence.checked_sum(increment)?;
         self.model.refresh([&sum].into_iter())?;
         let in_sync = seat.version == self.version && upload.based_on == self.version;
         self.evidence = Arc::new(sum);
@@ -132,7 +132,7 @@ impl ExchangeCoordinator {
         if in_sync {
             return Ok(self.informed(upload.number));
         }
-        Ok(Seat {
+        Ok(ExchangeSeat {
             version: upload.based_on.min(self.version),
             uploads: upload.number,
             count: seat.count.saturating_add(upload.evidence.count()).min(self.evidence.count()),
@@ -150,8 +150,8 @@ impl ExchangeCoordinator {
         }
     }
 
-    fn answer(&mut self, now: Tick, agent: AgentId, seat: Seat, pulled: bool) -> Outgoing {
-        let behind = self.evidence.count() as f64 >= (1.0 + self.least_growth) * seat.count as f64;
+    fn answer(&mut self, now: Tick, agent: AgentId, seat: ExchangeSeat, pulled: bool) -> Outgoing {
+        let behind = self.evidence.count() as f64 >= (1.0 + self.min_growth) * seat.count as f64;
         let tell = pulled && behind && seat.version < self.version;
         let snapshot = tell.then(|| self.snapshot(seat.uploads, false));
         let seat = if tell { self.informed(seat.uploads) } else { seat };
@@ -182,7 +182,7 @@ impl Coordinator for ExchangeCoordinator {
         let uploads = if returning { known } else { 0 };
         if !returning && self.version == Version(0) {
             // There is nothing to hear, but the agent waits for an answer before its first choice.
-            self.seats.insert(agent, Seat::default());
+            self.seats.insert(agent, ExchangeSeat::default());
             return vec![self.answer_to_greeting(now, agent, uploads, None)];
         }
         self.seats.insert(agent, self.informed(uploads));
@@ -277,7 +277,7 @@ impl Coordinator for ExchangeCoordinator {
         self.doubt = state.doubt;
         let seat = |seat: v1::ExchangeSeat| {
             let (version, uploads) = (Version(seat.version), seat.uploads);
-            let known = Seat { version, uploads, count: seat.count, information: seat.information };
+            let known = ExchangeSeat { version, uploads, count: seat.count, information: seat.information };
             (AgentId(seat.agent), known)
         };
         self.seats = state.seats.into_iter().map(seat).collect();

@@ -1,6 +1,7 @@
 //! Settings of the exchange that speaks when silence costs more: `exchange-lin-ucb`, `exchange-lin-ts` and
 //! `exchange-lin-igw`.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
@@ -9,34 +10,35 @@ use crate::ids::AgentId;
 use crate::linear::exchange_agent::ExchangeAgent;
 use crate::linear::exchange_coordinator::ExchangeCoordinator;
 use crate::linear::inverse_gap::InverseGap;
-use crate::linear::lin_ts::{Draws, Thompson};
+use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
 use crate::random::Seed;
+use crate::scoring::Draws;
 use crate::trigger::Threshold;
 use crate::width::{ModelConfig, NOT_NEGATIVE};
 
 /// When agents and the coordinator speak: what a message costs, and bounds that hold whatever it costs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ExchangeConfig {
-    /// The regret, in units of reward, that a message has to save to be worth sending: the one knob between
-    /// regret and traffic. 0 speaks whenever the bounds below allow it. Default 0.0125.
+    /// ≥ 0: the regret, in units of reward, that a message has to save to be worth sending. It is the one knob
+    /// between regret and traffic. 0 speaks whenever the bounds below allow it. Default 0.0125.
     pub message_price: f64,
-    /// The regret that a byte has to save, on top of that of its message. Default 0.
+    /// ≥ 0: the regret that a byte has to save, on top of that of its message. Default 0.
     pub byte_price: f64,
-    /// The coordinator sends a snapshot only if it has at least this share more observations than the
-    /// agent, so an agent that joins at n observations is sent at most 1 + ln(N/n)/ln(1 + share) of them
+    /// ≥ 0: the coordinator sends a snapshot only if it has at least this share more observations than the
+    /// agent. An agent that joins at n observations is sent at most 1 + ln(N/n)/ln(1 + share) of them
     /// until there are N. Default 0.1.
-    pub least_growth: f64,
+    pub min_growth: f64,
     /// An agent asks before choosing, whatever the price, once it expects the federation to have this many
     /// times more observations than it knows of, beside those it knows. Default 31.
-    pub most_growth: f64,
-    /// γ ≥ 1: evidence travels only if it multiplied det V(λ) of its agent's view by more, so an agent sends
+    pub max_growth: f64,
+    /// γ in [1, ∞]: evidence travels only if it multiplied det V(λ) of its agent's view by more. An agent sends
     /// at most (information of everything)/ln γ uploads. Default 1.0005.
-    pub least_news: Threshold,
-    /// γ ≥ 1: evidence that multiplied det V(λ) by more is pushed whatever the price. Default 4.
-    pub most_withheld: Threshold,
-    /// The fewest observations an upload may hold: 2d or more, so that single interactions cannot be read
+    pub min_news: Threshold,
+    /// γ ≥ `min_news`: evidence that multiplied det V(λ) by more is pushed whatever the price. Default 4.
+    pub max_withheld: Threshold,
+    /// ≥ 1: the fewest observations that an upload may hold. 2d or more keep single interactions from being read
     /// off it. Bounds on what is withheld yield to it. Default 1.
     pub min_upload: u64,
 }
@@ -46,10 +48,10 @@ impl Default for ExchangeConfig {
         Self {
             message_price: 0.0125,
             byte_price: 0.0,
-            least_growth: 0.1,
-            most_growth: 31.0,
-            least_news: Threshold(1.0005),
-            most_withheld: Threshold(4.0),
+            min_growth: 0.1,
+            max_growth: 31.0,
+            min_news: Threshold(1.0005),
+            max_withheld: Threshold(4.0),
             min_upload: 1,
         }
     }
@@ -58,17 +60,17 @@ impl Default for ExchangeConfig {
 impl ExchangeConfig {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let not_negative = |v: f64| v >= 0.0 && v.is_finite();
-        let Self { message_price, byte_price, least_growth, most_growth, .. } = *self;
+        let Self { message_price, byte_price, min_growth, max_growth, .. } = *self;
         let require = ConfigError::require;
         require(not_negative(message_price), "message_price", message_price, NOT_NEGATIVE)?;
         require(not_negative(byte_price), "byte_price", byte_price, NOT_NEGATIVE)?;
-        require(not_negative(least_growth), "least_growth", least_growth, NOT_NEGATIVE)?;
-        let above = "it must be at least least_growth; inf means never";
-        require(most_growth >= least_growth, "most_growth", most_growth, above)?;
-        self.least_news.check_ratio("least_news")?;
-        let above = "it must be at least least_news; inf means never";
-        let most = self.most_withheld.0;
-        require(most >= self.least_news.0, "most_withheld", most, above)?;
+        require(not_negative(min_growth), "min_growth", min_growth, NOT_NEGATIVE)?;
+        let above = "it must be at least min_growth; inf means never";
+        require(max_growth >= min_growth, "max_growth", max_growth, above)?;
+        self.min_news.check_ratio("min_news")?;
+        let above = "it must be at least min_news; inf means never";
+        let most = self.max_withheld.0;
+        require(most >= self.min_news.0, "max_withheld", most, above)?;
         if self.min_upload == 0 {
             return Err(ConfigError::new("min_upload", 0, "it must be at least 1"));
         }
@@ -89,7 +91,7 @@ impl ExchangeConfig {
 
 /// Settings of `exchange-lin-ucb`: upper confidence bounds, with messages sent when they are worth their
 /// price.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ExchangeLinUcb {
     /// The model and its width.
@@ -101,7 +103,7 @@ pub struct ExchangeLinUcb {
 }
 
 /// Settings of `exchange-lin-ts`: Thompson sampling with the protocol of `exchange-lin-ucb`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ExchangeLinTs {
     /// The model and its width.
@@ -110,13 +112,13 @@ pub struct ExchangeLinTs {
     /// The price of a message, which decides when agents push and pull, and bounds that hold whatever it is.
     #[serde(flatten)]
     pub exchange: ExchangeConfig,
-    /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
-    /// up to a factor √d. Default 0.3.
+    /// ≥ 0: multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
+    /// up to a logarithm. Default 0.3.
     pub sampling_scale: f64,
 }
 
 /// Settings of `exchange-lin-igw`: inverse gap weighting with the protocol of `exchange-lin-ucb`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ExchangeLinIgw {
     /// The model and its width.
@@ -125,7 +127,7 @@ pub struct ExchangeLinIgw {
     /// The price of a message, which decides when agents push and pull, and bounds that hold whatever it is.
     #[serde(flatten)]
     pub exchange: ExchangeConfig,
-    /// Multiplies the width of the best arm to give the gap at which another arm is played half as often as
+    /// ≥ 0: multiplies the width of the best arm to give the gap at which another arm is played half as often as
     /// one without a gap: 0 is greedy. Default 0.02.
     pub gap_scale: f64,
 }
@@ -155,7 +157,7 @@ impl ExchangeLinUcb {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
-        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.least_growth)
+        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.min_growth)
     }
 }
 
@@ -175,7 +177,7 @@ impl ExchangeLinTs {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
-        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.least_growth)
+        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.min_growth)
     }
 }
 
@@ -196,6 +198,6 @@ impl ExchangeLinIgw {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
-        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.least_growth)
+        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.min_growth)
     }
 }

@@ -4,6 +4,7 @@
 //! the next exchange is due. The coordinator never sends to an agent that did not ask, which suits agents that
 //! are connected now and then.
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +12,14 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::exchange::JoinPolicy;
-use crate::exchange::view::View;
+use crate::exchange::belief::Belief;
 use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::linear::async_lin_ucb::{receive_into, upload_if_due};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Uplink};
+use crate::privacy::PrivacyConfig;
 use crate::ridge::Ridge;
 use crate::trigger::{Threshold, UploadTrigger};
 use crate::width::ModelConfig;
@@ -26,21 +28,25 @@ use crate::wire::{self, v1};
 const NAME: &str = "fed-lin-ucb";
 
 /// Settings of `fed-lin-ucb`: agents push and pull in one exchange, and hear nothing in between.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct FedLinUcb {
     /// The model. Its width is the paper's β, times `width_scale`, unless `fixed_width` is set; the form
     /// of `width` has no effect.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// 1 + α ≥ 1: an exchange is due when fresh observations multiplied the determinant by more. Not set:
+    /// γ in [1, ∞]: an exchange is due when fresh observations multiplied the determinant by more. Not set:
     /// 1 + 1/M² for M agents, the paper's choice.
     pub upload_threshold: Option<Threshold>,
+    /// What is promised about privacy. With it, an exchange is due when the count of observations has grown enough, and the
+    /// width is that of sums with noise. Not set: nothing is promised.
+    pub privacy: Option<PrivacyConfig>,
 }
 
 impl FedLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
         self.upload_threshold.map_or(Ok(()), |t| t.check_ratio("upload_threshold"))
     }
 
@@ -66,7 +72,7 @@ impl FedLinUcb {
     pub(crate) fn agent(&self, dimension: usize, federation: &Federation) -> FedAgent {
         let beta = self.beta(dimension, federation);
         FedAgent {
-            view: View::new(self.model.model(dimension)),
+            view: Belief::new(self.model.model(dimension)),
             downloaded: self.model.model(dimension),
             rule: Rule::Ucb(self.model.width().or_fixed_at(beta)),
             trigger: UploadTrigger::new(self.threshold(federation), 1),
@@ -82,7 +88,7 @@ impl FedLinUcb {
 /// An agent that chooses with what it last downloaded.
 #[derive(Clone, Debug)]
 pub(crate) struct FedAgent {
-    view: View,
+    view: Belief,
     /// The model of the base alone.
     downloaded: Ridge,
     rule: Rule,

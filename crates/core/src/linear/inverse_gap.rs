@@ -3,8 +3,8 @@
 use crate::agent::Choice;
 use crate::arms::{Arms, best};
 use crate::error::InputError;
-use crate::linear::lin_ts::Draws;
 use crate::ridge::Ridge;
+use crate::scoring::Draws;
 use crate::width::Width;
 
 /// p(k) = 1/(K·(1 + gap(k)/(scale·α·w))) for every arm but the best, which has the rest; w is the width of

@@ -1,5 +1,6 @@
 //! Perturbed history: choose what is best under a model of rewards with added noise.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Choice;
@@ -7,14 +8,13 @@ use crate::arms::Arms;
 use crate::error::{DecodeError, InputError};
 use crate::evidence::{Evidence, packed};
 use crate::ids::AgentId;
-use crate::linear::lin_ts::Draws;
 use crate::parcel::pivoted_cholesky;
 use crate::random::Seed;
 use crate::ridge::Ridge;
-use crate::scoring::best_of_sample;
+use crate::scoring::{Draws, best_of_sample};
 
 /// How the perturbation of rewards one cannot see is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Perturbation {
     /// ξ ~ N(0, Σxxᵀ) exactly: what perturbing every reward of the history would give.
@@ -96,7 +96,7 @@ impl PerturbedHistory {
             }
         }
         let (pivots, columns) = pivoted_cholesky(d, &gram, d);
-        let parcel = crate::parcel::LowRank { pivots, columns, moment: vec![0.0; d], count: 0 };
+        let parcel = crate::parcel::LowRank::new(pivots, columns, vec![0.0; d], 0);
         self.root.clear();
         parcel.for_each_column(|column| self.root.extend_from_slice(column));
         self.recent.clear();

@@ -1,6 +1,7 @@
 //! LinUCB: each agent has one ridge model, chooses by upper confidence bounds and sends nothing. One such
 //! learner for all agents is the centralised reference; with another rule it is linear Thompson sampling.
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use crate::width::{ModelConfig, NOT_NEGATIVE};
 use crate::wire::{self, v1};
 
 /// Settings of `lin-ucb` and `central-lin-ucb`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct LinUcb {
     /// The model and its width.
@@ -37,14 +38,14 @@ impl LinUcb {
 }
 
 /// Settings of `lin-ts`: Thompson sampling by agents that learn alone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct LinTs {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// Multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
-    /// up to a factor √d. Default 0.3.
+    /// ≥ 0: multiplies the width to give the standard deviation of the sampled model: 0 is greedy, 1 is theory
+    /// up to a logarithm. Default 0.3.
     pub sampling_scale: f64,
 }
 

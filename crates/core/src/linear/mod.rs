@@ -3,6 +3,7 @@
 pub(crate) mod alternating;
 pub(crate) mod async_lin_ucb;
 pub(crate) mod async_lin_ucb_am;
+pub(crate) mod evidence_rounds;
 pub(crate) mod exchange;
 pub(crate) mod exchange_agent;
 pub(crate) mod exchange_coordinator;
@@ -13,7 +14,6 @@ pub(crate) mod inverse_gap;
 pub(crate) mod lin_phe;
 pub(crate) mod lin_ts;
 pub(crate) mod lin_ucb;
-pub(crate) mod rounds;
 pub(crate) mod rule;
 pub(crate) mod span;
 pub(crate) mod sync_lin_ucb;

@@ -1,6 +1,7 @@
 //! Sync-LinUCB, also known as DisLinUCB: when one agent has learned enough, all agents share. This is its
-//! agent; its coordinator is in [`rounds`](super::rounds).
+//! agent; its coordinator is in [`evidence_rounds`](super::evidence_rounds).
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +9,12 @@ use crate::agent::{Agent, AgentView, Choice};
 use crate::arms::Arms;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::exchange::JoinPolicy;
-use crate::exchange::view::{InFlight, View};
+use crate::exchange::belief::{Belief, InFlight};
 use crate::ids::{RoundId, UserId};
-use crate::linear::rounds::Rounds;
+use crate::linear::evidence_rounds::EvidenceRounds;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
+use crate::privacy::PrivacyConfig;
 use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
@@ -21,13 +23,13 @@ use crate::wire::{self, v1};
 const NAME: &str = "sync-lin-ucb";
 
 /// Settings of `sync-lin-ucb`: when an agent has learned enough, a round collects from all agents.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct SyncLinUcb {
     /// The model and its width.
     #[serde(flatten)]
     pub model: ModelConfig,
-    /// D ≥ 0: an agent asks for a round when its observations since the last one, times the information
+    /// D in [0, ∞]: an agent asks for a round when its observations since the last one, times the information
     /// they brought, exceed this. 0 asks after every observation with features, ∞ never. Default 1.
     pub round_threshold: Threshold,
     /// When newcomers become known: rounds go over those that are. Default lazy.
@@ -35,6 +37,9 @@ pub struct SyncLinUcb {
     /// How long a round waits for all agents; afterwards it goes on without the missing,
     /// whose evidence joins a later round. Not set: it waits for all agents.
     pub round_deadline: Option<TimeSpan>,
+    /// What is promised about privacy. With it, a round begins when the count of observations of an agent has grown enough,
+    /// agents share all their sums with noise, and `round_threshold` has no meaning. Not set: nothing is promised.
+    pub privacy: Option<PrivacyConfig>,
 }
 
 impl Default for SyncLinUcb {
@@ -44,6 +49,7 @@ impl Default for SyncLinUcb {
             round_threshold: Threshold(1.0),
             join: JoinPolicy::Lazy,
             round_deadline: None,
+            privacy: None,
         }
     }
 }
@@ -51,12 +57,13 @@ impl Default for SyncLinUcb {
 impl SyncLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
         self.round_threshold.check_not_negative("round_threshold")
     }
 
     pub(crate) fn agent(&self, dimension: usize) -> SyncAgent {
         SyncAgent {
-            view: View::new(self.model.model(dimension)),
+            view: Belief::new(self.model.model(dimension)),
             rule: Rule::Ucb(self.model.width()),
             threshold: self.round_threshold.0,
             requested: false,
@@ -65,15 +72,15 @@ impl SyncLinUcb {
         }
     }
 
-    pub(crate) fn coordinator(&self, dimension: usize) -> Rounds {
-        Rounds::new(self.model.model(dimension), self.join, self.round_deadline)
+    pub(crate) fn coordinator(&self, dimension: usize) -> EvidenceRounds {
+        EvidenceRounds::new(self.model.model(dimension), self.join, self.round_deadline)
     }
 }
 
 /// An agent that shares in rounds.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncAgent {
-    view: View,
+    view: Belief,
     rule: Rule,
     threshold: f64,
     /// A round was asked for and has not ended.

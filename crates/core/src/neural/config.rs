@@ -1,5 +1,6 @@
 //! Settings that the whole family shares.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::learner::Learner;
@@ -12,14 +13,14 @@ use crate::width::{NOT_NEGATIVE, POSITIVE};
 use crate::wire::MAX_DIMENSION;
 
 /// A network, how it is trained, and the statistics of its gradients.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct NeuralConfig {
     /// The architecture and start of the network. Default plain.
     pub network: NetworkKind,
-    /// m: units of a hidden layer, even for the tangent network. Default 20.
+    /// m ≥ 1: units of a hidden layer, even for the tangent network. Default 20.
     pub hidden_width: usize,
-    /// Hidden layers, at least one. Default 1.
+    /// in [1, 64]: hidden layers. Default 1.
     pub hidden_layers: usize,
     /// η > 0: the step of gradient descent; for the tangent network the numerator of c/(mλ + mnL). Too
     /// large a step diverges, and the network stays as it was. Default 0.03; published 0.01.
@@ -33,7 +34,7 @@ pub struct NeuralConfig {
     /// Whether the statistics hold the whole matrix of p₀ × p₀ numbers or its diagonal. Default full.
     pub statistic: Precondition,
     /// The most parameters p₀ for which whole matrices are kept: 4096 are 67 megabytes each. Default 4096.
-    pub full_limit: usize,
+    pub max_full_parameters: usize,
 }
 
 impl Default for NeuralConfig {
@@ -47,7 +48,7 @@ impl Default for NeuralConfig {
             training_stop: 2000,
             regularization: 0.1,
             statistic: Precondition::Full,
-            full_limit: 4096,
+            max_full_parameters: 4096,
         }
     }
 }
@@ -73,10 +74,10 @@ impl NeuralConfig {
         require(positive(self.learning_rate), "learning_rate", self.learning_rate, POSITIVE)?;
         require(positive(self.regularization), "regularization", self.regularization, POSITIVE)?;
         let parameters = self.parameters(dimension);
-        if self.statistic == Precondition::Full && parameters > self.full_limit.min(MAX_DIMENSION) {
+        if self.statistic == Precondition::Full && parameters > self.max_full_parameters.min(MAX_DIMENSION) {
             let value = format!("{} ({parameters} parameters)", self.hidden_width);
             let allowed = "whole matrices of so many parameters are refused: use a smaller network, \
-                           statistic = \"diagonal\", or a larger full_limit (16384 at most)";
+                           statistic = \"diagonal\", or a larger max_full_parameters (16384 at most)";
             return Err(ConfigError::new("hidden_width", value, allowed));
         }
         if parameters > 1 << 24 {

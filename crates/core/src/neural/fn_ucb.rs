@@ -1,19 +1,20 @@
 //! FN-UCB: settings. The agent is in [`fn_agent`](super::fn_agent), the coordinator in
-//! [`rounds`](super::rounds).
+//! [`network_rounds`](super::network_rounds).
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::config::{NeuralConfig, check_not_negative};
 use super::fn_agent::FnAgent;
+use super::network_rounds::NetworkRounds;
 use super::pooled::PooledAgent;
-use super::rounds::NetworkRounds;
 use crate::error::ConfigError;
 use crate::exchange::RoundConfig;
 use crate::federation::Federation;
 use crate::trigger::Threshold;
 
 /// Settings of `fn-ucb`: agents share gradient statistics and the average of their networks in rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct FnUcb {
     /// The network and its training.
@@ -23,7 +24,7 @@ pub struct FnUcb {
     pub linear_width: f64,
     /// ν_b ≥ 0: the width of the network is ν_b·√λ·‖φ‖ in the agents' own matrices. Default 0.1.
     pub network_width: f64,
-    /// D ≥ 0: an agent asks for a round when its observations since the last one, times the information they
+    /// D in [0, ∞]: an agent asks for a round when its observations since the last one, times the information they
     /// brought, exceed this. 0 asks after every observation, ∞ never. Default 0.
     pub round_threshold: Threshold,
     /// Which determinant that information is measured by. Default whole, as printed; published code takes the
@@ -52,7 +53,7 @@ pub struct FnUcb {
     pub alpha: AlphaRule,
     /// The schedule is 0 for so many observations of an agent. Default 3.
     pub alpha_delay: u64,
-    /// Then it grows to 1 over so many. Default 200; published 700.
+    /// After that the schedule grows to 1 over so many observations. Default 200; published 700.
     pub alpha_ramp: u64,
     /// Arms that uncertainties are compared on (alpha = "ratio"). Default 1000.
     pub probes: usize,
@@ -63,7 +64,7 @@ pub struct FnUcb {
 }
 
 /// How agents train their networks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingMode {
     /// Each trains its own on and on; the average only predicts. This is the algorithm as it is printed.
@@ -78,7 +79,7 @@ pub enum TrainingMode {
 }
 
 /// Which determinant measures the information that makes a round due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
     /// That of the statistic as it is kept: whole, or diagonal where only the diagonal is kept.
@@ -90,7 +91,7 @@ pub enum Trigger {
 }
 
 /// Which observations an agent trains its network on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingData {
     /// All observations that the agent has made.
@@ -102,7 +103,7 @@ pub enum TrainingData {
 }
 
 /// Parameters at which gradients are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeaturePoint {
     /// θ₀, as the theory wants it: features never change.
@@ -113,7 +114,7 @@ pub enum FeaturePoint {
 }
 
 /// How far the network is trusted over the linear model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlphaRule {
     /// 0 at first, then growing to 1.

@@ -41,7 +41,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Returns `share`·s·vvᵀ.
+    /// Returns the same term with its weight multiplied: `share`·s·vvᵀ.
     pub(crate) fn scaled(&self, share: f64) -> Self {
         Self { scale: share * self.scale, vector: self.vector.clone() }
     }

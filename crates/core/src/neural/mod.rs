@@ -9,12 +9,12 @@ pub(crate) mod inverse;
 pub(crate) mod learner;
 pub(crate) mod message;
 pub(crate) mod network;
+pub(crate) mod network_rounds;
 pub(crate) mod neural_ucb;
 pub(crate) mod observations;
 #[cfg(test)]
 pub(crate) mod plain;
 pub(crate) mod pooled;
-pub(crate) mod rounds;
 pub(crate) mod rows;
 pub(crate) mod scoring;
 pub(crate) mod sparse;

@@ -1,5 +1,6 @@
 //! Neural UCB and Neural TS: every agent has a network of its own and learns alone.
 
+use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ use crate::scoring::check_arms;
 use crate::wire::{self, v1};
 
 /// Settings of `neural-ucb` and `neural-ts`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct NeuralUcb {
     /// The network and its training.

@@ -4,29 +4,29 @@
 pub(crate) const BLOCK: usize = 4;
 
 /// A number of each observation of a block.
-pub(crate) type Block = [f32; BLOCK];
+pub(crate) type ObservationBlock = [f32; BLOCK];
 
 /// More kinds of zeros than this are not told apart.
-const MOST_GROUPS: usize = 32;
+const MAX_GROUPS: usize = 32;
 
 /// Observations in groups of those whose features are zero in the same places. Arms made of disjoint blocks
 /// have few such groups and many zeros, which then cost nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Observations {
     dimension: usize,
-    groups: Vec<Group>,
+    groups: Vec<SupportGroup>,
     count: usize,
 }
 
 /// Observations whose features may differ from zero in the same places.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Group {
+pub(crate) struct SupportGroup {
     /// The features that may differ from zero, by index in rising order.
     pub(crate) support: Vec<u32>,
     /// For each block of observations, one entry for each place.
-    pub(crate) features: Vec<Block>,
+    pub(crate) features: Vec<ObservationBlock>,
     /// One entry for each block.
-    pub(crate) rewards: Vec<Block>,
+    pub(crate) rewards: Vec<ObservationBlock>,
     pub(crate) count: usize,
 }
 
@@ -39,7 +39,7 @@ impl Observations {
         self.count
     }
 
-    pub(crate) fn groups(&self) -> &[Group] {
+    pub(crate) fn groups(&self) -> &[SupportGroup] {
         &self.groups
     }
 
@@ -47,14 +47,14 @@ impl Observations {
         let differs = |j: &u32| x[*j as usize] != 0.0;
         let support: Vec<u32> = (0..self.dimension as u32).filter(differs).collect();
         // The last group takes every pattern that came too late for a group of its own.
-        let full = self.groups.len() == MOST_GROUPS;
+        let full = self.groups.len() == MAX_GROUPS;
         let known = self.groups.iter().position(|group| group.support == support);
-        let group = match known.or(full.then_some(MOST_GROUPS - 1)) {
+        let group = match known.or(full.then_some(MAX_GROUPS - 1)) {
             Some(index) => &mut self.groups[index],
             None => {
-                let is_last = self.groups.len() + 1 == MOST_GROUPS;
+                let is_last = self.groups.len() + 1 == MAX_GROUPS;
                 let support = if is_last { (0..self.dimension as u32).collect() } else { support };
-                let group = Group { support, features: Vec::new(), rewards: Vec::new(), count: 0 };
+                let group = SupportGroup { support, features: Vec::new(), rewards: Vec::new(), count: 0 };
                 self.groups.push(group);
                 self.groups.last_mut().expect("it was just pushed")
             }
@@ -95,7 +95,7 @@ impl Observations {
     }
 }
 
-impl Group {
+impl SupportGroup {
     fn push(&mut self, x: &[f64], y: f64) {
         let place = self.count % BLOCK;
         if place == 0 {
@@ -111,7 +111,7 @@ impl Group {
     }
 
     /// Its blocks: features, rewards, and how many observations are in the block.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&[Block], &Block, usize)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&[ObservationBlock], &ObservationBlock, usize)> {
         let width = self.support.len();
         let blocks = self.rewards.iter().enumerate();
         blocks.map(move |(index, rewards)| {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(observations.groups().len(), 3);
         assert!(observations.groups().iter().all(|group| group.support.len() == 1));
         let many = filled(12, 500, 1 << 12);
-        assert_eq!(many.groups().len(), MOST_GROUPS);
+        assert_eq!(many.groups().len(), MAX_GROUPS);
         assert_eq!(many.groups().iter().map(|group| group.count).sum::<usize>(), 500);
     }
 

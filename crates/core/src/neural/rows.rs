@@ -36,7 +36,7 @@ pub(crate) fn wrap(kind: Precondition, rows: &[Row], parameters: usize) -> Netwo
     match kind {
         Precondition::Full => {
             let (pivots, columns) = pivoted_cholesky(rows, parameters);
-            NetworkEvidence::Full(LowRank { pivots, columns, moment, count })
+            NetworkEvidence::Full(LowRank::new(pivots, columns, moment, count))
         }
         Precondition::Diagonal => {
             let mut squares = vec![0.0; parameters];

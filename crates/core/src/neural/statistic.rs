@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::inverse::{Column, Inverse};
@@ -12,7 +13,7 @@ use crate::evidence::packed;
 use crate::wire::v1;
 
 /// How much of the matrix V is kept and sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precondition {
     /// The whole matrix: p₀² numbers.

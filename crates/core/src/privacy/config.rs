@@ -1,13 +1,14 @@
 //! The settings of a private federation: what is promised, for whom, and how often sums are released.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
-use crate::privacy::factorisation::{MOST_RELEASES, Mechanism};
+use crate::privacy::factorisation::{MAX_RELEASES, Mechanism};
 use crate::width::{POSITIVE, UNIT};
 
 /// What to do with features or rewards beyond their bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clip {
     /// Scale the features, and cut the reward, to the bound.
@@ -18,7 +19,7 @@ pub enum Clip {
 }
 
 /// Whose data the promise protects: two runs are neighbours if they differ in one such unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// One interaction: its features and its reward.
@@ -43,22 +44,22 @@ impl Unit {
 ///
 /// Two runs are neighbours if one interaction (x, y), or all of one user's, are replaced by others. When users came, to
 /// which agent, and how many there were is not protected; `docs/guides/what-privacy-you-get.md` has the whole list.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct PrivacyConfig {
     /// ε > 0: how much more likely any outcome may be with one unit than with another, as e^ε. Default 1.
     pub epsilon: f64,
-    /// δ in (0, 1): the probability with which that may fail; well below one over the interactions.
+    /// δ in (0, 1): the probability with which ε may fail; well below one over the interactions.
     /// Default 1e-5.
     pub delta: f64,
     /// The unit that the promise protects. Default interaction.
     pub unit: Unit,
-    /// With `unit = "user"`: how many interactions of one user an agent learns from. Noise grows in proportion.
+    /// ≥ 1: with `unit = "user"`, how many interactions of one user an agent learns from. Noise grows in proportion.
     /// Later ones are served and forgotten. Default 50.
     pub user_cap: u64,
     /// How the noise of successive releases is correlated. Default factorisation.
     pub mechanism: Mechanism,
-    /// How often one stream of sums is released at most, 1 to 512; then it falls silent. Default 16.
+    /// in [1, 512]: how often one stream of sums is released at most; then it falls silent. Default 16.
     pub max_releases: u64,
     /// X̄ > 0: the longest features. Default 1.
     pub feature_bound: f64,
@@ -67,24 +68,24 @@ pub struct PrivacyConfig {
     /// Subtracted from every reward before it is learned: rewards in [0, 1] have bound ½ around ½, which takes less
     /// noise than bound 1 around 0. The features should contain a constant, which then learns the rest. Default 0.
     pub reward_centre: f64,
-    /// What to do with what is larger. Default scale.
+    /// What to do with features and rewards beyond their bounds. Default scale.
     pub clip: Clip,
-    /// Observations before the first release of a stream: with fewer than the noise weighs, a release is
+    /// ≥ 1: observations before the first release of a stream. With fewer than the noise weighs, a release is
     /// wasted. Default 100.
     pub first_release: u64,
-    /// > 1: the next release is due when the observations have grown by this factor. It counts observations,
-    /// > which are public, and looks at nothing else. Default 1.5.
+    /// in (1, ∞): the next release is due when the observations have grown by this factor. It counts observations,
+    /// which are public, and looks at nothing else. Default 1.5.
     pub release_growth: f64,
-    /// In (0, 1): the share of the budget that decides which users are alike, by sums of each user with noise of their own.
+    /// in (0, 1): the share of the budget that decides which users are alike, by sums of each user with noise of their own.
     /// It is spent only where clusters may split (`edge_scale` is finite). Default 0.2.
     pub edge_share: f64,
-    /// How often the sums of one user are released to that end, 1 to 512. Default 3.
+    /// in [1, 512]: how often the sums of one user are released to tell users apart. Default 3.
     pub edge_releases: u64,
-    /// Observations of a user before the first of these. Default 400.
+    /// ≥ 1: observations of a user before the first release of that user's sums. Default 400.
     pub edge_first: u64,
-    /// > 1: the next is due when the user's observations have grown by this factor. Default 4.
+    /// in (1, ∞): the next release of a user's sums is due when the user's observations have grown by this factor. Default 4.
     pub edge_growth: f64,
-    /// mL: streams of releases in the whole federation; bounds on the noise hold for that many at once, and
+    /// ≥ 1: streams of releases (mL) in the whole federation; bounds on the noise hold for that many at once, and
     /// grow with the root of its logarithm. Default 100.
     pub streams: u64,
     /// α_f in (0, 1): the probability with which the bounds on the noise may fail. Default 0.1.
@@ -139,7 +140,7 @@ impl PrivacyConfig {
         require(unit(self.delta), "delta", self.delta, UNIT)?;
         at_least_one("user_cap", self.user_cap)?;
         for (name, releases) in [("max_releases", self.max_releases), ("edge_releases", self.edge_releases)] {
-            if !(1..=MOST_RELEASES).contains(&releases) {
+            if !(1..=MAX_RELEASES).contains(&releases) {
                 return Err(ConfigError::new(name, releases, "it must be at least 1, at most 512"));
             }
         }
@@ -160,6 +161,12 @@ impl PrivacyConfig {
     #[must_use]
     pub fn is_due(&self, total: u64, released: u64) -> bool {
         due(self.first_release, self.release_growth, total, released)
+    }
+
+    /// Whether a cluster has half of the observations that make it due, or more.
+    #[must_use]
+    pub fn is_half_due(&self, total: u64, released: u64) -> bool {
+        due(self.first_release.div_ceil(2), 0.5 * (1.0 + self.release_growth), total, released)
     }
 
     /// Whether the sums of a user with `total` observations, `released` of which were released, are due.
@@ -185,6 +192,8 @@ mod tests {
         assert!(config.is_due(10, 0));
         assert!(!config.is_due(14, 10));
         assert!(config.is_due(15, 10));
+        assert!(!config.is_half_due(4, 0) && config.is_half_due(5, 0));
+        assert!(!config.is_half_due(12, 10) && config.is_half_due(13, 10));
         let often = PrivacyConfig { first_release: 1, release_growth: 1.01, ..Default::default() };
         assert!(often.is_due(4, 3) && !often.is_due(3, 3));
         assert!(!config.is_edge_due(399, 0) && config.is_edge_due(400, 0) && !config.is_edge_due(1599, 400));

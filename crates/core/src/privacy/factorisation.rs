@@ -5,13 +5,14 @@
 //! independent in every measurement, and releases B times the measurements. One interaction is in one leaf, so
 //! it moves the measurements by at most the longest column of C, and the noise of release k has the variance of row k of B.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::packed;
 use crate::privacy::repair::diagonalise;
 
 /// The most releases of one stream: the factors are kept as two triangles of numbers.
-pub const MOST_RELEASES: u64 = 512;
+pub const MAX_RELEASES: u64 = 512;
 
 /// Up to this many releases the factorisation is the optimal one; beyond, finding it takes longer than it saves.
 const OPTIMAL_UP_TO: usize = 32;
@@ -22,7 +23,7 @@ const PARTS: f64 = (1u64 << PART_BITS) as f64;
 pub(crate) const PART_BITS: u32 = 20;
 
 /// How the noise of successive releases is correlated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mechanism {
     /// The factorisation with the smallest mean error for up to 32 releases, and the square root of A beyond.
@@ -45,10 +46,10 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// The factors for at most `releases` releases, which must be from 1 to [`MOST_RELEASES`].
+    /// The factors for at most `releases` releases, which must be from 1 to [`MAX_RELEASES`].
     #[must_use]
     pub fn new(mechanism: Mechanism, releases: u64) -> Self {
-        let n = releases.clamp(1, MOST_RELEASES) as usize;
+        let n = releases.clamp(1, MAX_RELEASES) as usize;
         let real = match mechanism {
             Mechanism::Tree => tree(n),
             Mechanism::Factorisation if n <= OPTIMAL_UP_TO => optimal(n),

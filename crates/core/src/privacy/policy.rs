@@ -1,5 +1,6 @@
 //! What an agent insists on, whatever a coordinator offers.
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -13,7 +14,7 @@ use crate::width::{POSITIVE, UNIT};
 
 /// The privacy that an agent requires. It is the agent's own: the coordinator, which a promise is meant to hold
 /// against, has no say in it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrivacyPolicy {
     /// The largest ε over the whole run. Default 1.
@@ -118,6 +119,22 @@ impl Algorithm {
         };
         self.privacy().map(|privacy| Budget::new(&privacy, dimension, splits))
     }
+
+    /// The same algorithm with this ε, if it promises privacy.
+    #[must_use]
+    pub fn with_epsilon(&self, epsilon: f64) -> Option<Self> {
+        let mut changed = self.clone();
+        let privacy = match &mut changed {
+            Self::CdpFclubDc(config) => Some(&mut config.privacy),
+            Self::AsyncLinUcb(config) => config.privacy.as_mut(),
+            Self::AsyncLinTs(config) => config.privacy.as_mut(),
+            Self::SyncLinUcb(config) => config.privacy.as_mut(),
+            Self::FedLinUcb(config) => config.privacy.as_mut(),
+            _ => None,
+        };
+        privacy?.epsilon = epsilon;
+        Some(changed)
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +182,22 @@ mod tests {
         }
         let plain = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
         assert_eq!(policy.admits(&plain), Err(PolicyBreach::NotPrivate("async-lin-ucb")));
+    }
+
+    #[test]
+    fn another_epsilon_is_the_only_thing_that_changes() {
+        for private in [
+            offer(PrivacyConfig { delta: 0.01, ..Default::default() }),
+            Algorithm::AsyncLinUcb(AsyncLinUcb {
+                privacy: Some(PrivacyConfig::default()),
+                ..Default::default()
+            }),
+        ] {
+            let changed = private.with_epsilon(4.0).unwrap();
+            let expected = PrivacyConfig { epsilon: 4.0, ..private.privacy().unwrap() };
+            assert_eq!(changed.privacy(), Some(expected));
+        }
+        assert!(Algorithm::AsyncLinUcb(AsyncLinUcb::default()).with_epsilon(4.0).is_none());
     }
 
     #[test]

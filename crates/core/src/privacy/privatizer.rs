@@ -12,7 +12,7 @@ use crate::privacy::fixed::Units;
 use crate::privacy::noise::{NoiseSource, SeededNoise, StreamId};
 use crate::privacy::repair::smallest_eigenvalue;
 use crate::privacy::report::PrivacyReport;
-use crate::privacy::stream::{Release, Stream};
+use crate::privacy::stream::{Release, ReleaseStream};
 use crate::random::Seed;
 use crate::wire::v1;
 
@@ -28,7 +28,7 @@ pub(crate) struct Privatizer {
     dimension: usize,
     noise: Box<dyn NoiseSource>,
     accountant: Accountant,
-    streams: BTreeMap<StreamId, Stream>,
+    streams: BTreeMap<StreamId, ReleaseStream>,
     clipped: u64,
     /// Interactions beyond the cap of their user, which were not learned from.
     beyond_cap: u64,
@@ -109,7 +109,7 @@ impl Privatizer {
     /// A stream begins, over interactions that are in no other stream of its kind.
     pub(crate) fn open(&mut self, stream: StreamId) -> Result<(), Exhausted> {
         self.accountant.open(stream)?;
-        self.streams.insert(stream, Stream::new(stream, self.dimension));
+        self.streams.insert(stream, ReleaseStream::new(stream, self.dimension));
         Ok(())
     }
 
@@ -126,10 +126,10 @@ impl Privatizer {
 
     /// Counts an interaction without a reward, so that counts do not tell it from others.
     pub(crate) fn observe_nothing(&mut self, cluster: u64, user: u64) {
-        self.for_streams_of(cluster, user, Stream::add_nothing);
+        self.for_streams_of(cluster, user, ReleaseStream::add_nothing);
     }
 
-    fn for_streams_of(&mut self, cluster: u64, user: u64, mut take_in: impl FnMut(&mut Stream)) {
+    fn for_streams_of(&mut self, cluster: u64, user: u64, mut take_in: impl FnMut(&mut ReleaseStream)) {
         let of_user = StreamId::User(user);
         if self.budget.user.is_some() && !self.streams.contains_key(&of_user) {
             self.open(of_user).expect("a user who is not there was never opened");
@@ -143,6 +143,12 @@ impl Privatizer {
     /// released again.
     pub(crate) fn is_due(&self, cluster: u64, total: u64, released: u64) -> bool {
         self.accountant.has_release(StreamId::Cluster(cluster)) && self.config.is_due(total, released)
+    }
+
+    /// Whether a cluster that others wait for should and may be released. What has grown by less than half of what makes a
+    /// release due is not: a coordinator that calls rounds again and again must not be able to spend the agent's releases.
+    pub(crate) fn is_worth_a_round(&self, cluster: u64, total: u64, released: u64) -> bool {
+        self.accountant.has_release(StreamId::Cluster(cluster)) && self.config.is_half_due(total, released)
     }
 
     pub(crate) const fn uses_raw_buffer(&self) -> bool {
@@ -234,7 +240,7 @@ impl Privatizer {
     pub(crate) fn save(&self) -> v1::PrivacyState {
         v1::PrivacyState {
             accountant: Some(self.accountant.save()),
-            streams: self.streams.values().map(Stream::save).collect(),
+            streams: self.streams.values().map(ReleaseStream::save).collect(),
             clipped: self.clipped,
             beyond_cap: self.beyond_cap,
             signal_to_noise: self.signal_to_noise,
@@ -251,7 +257,7 @@ impl Privatizer {
         for stream in state.streams {
             let share = if stream.user { self.budget.user.as_ref() } else { Some(&self.budget.cluster) };
             let share = share.ok_or(DecodeError::invalid("privacy", "users are not released here"))?;
-            let stream = Stream::restored(stream, self.dimension, share.factors.releases())?;
+            let stream = ReleaseStream::restored(stream, self.dimension, share.factors.releases())?;
             streams.insert(stream.id(), stream);
         }
         let accountant = state.accountant.ok_or(DecodeError::invalid("privacy", "it has no accountant"))?;

@@ -12,7 +12,7 @@ use crate::wire::v1;
 /// Leaves are raw and stay with the agent. Measurements carry their noise and were drawn once each; every release is
 /// computed from them, so that releasing again what was released costs nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stream {
+pub struct ReleaseStream {
     id: StreamId,
     dimension: usize,
     /// One for each release so far, and one that is filling.
@@ -29,7 +29,7 @@ pub struct Release {
     pub variance: f64,
 }
 
-impl Stream {
+impl ReleaseStream {
     /// Returns a stream of sums over no observations.
     pub(crate) fn new(id: StreamId, dimension: usize) -> Self {
         Self { id, dimension, leaves: vec![Leaf::new(dimension)], measured: Vec::new() }
@@ -165,7 +165,7 @@ mod tests {
             let mut squares = [[0.0; 5]; 5];
             for seed in 0..seeds {
                 let mut source = SeededNoise::new(Seed(seed), AgentId(0));
-                let mut stream = Stream::new(StreamId::Cluster(1), D);
+                let mut stream = ReleaseStream::new(StreamId::Cluster(1), D);
                 for sums in &mut squares {
                     let release = stream.release(&share, units, &mut source).unwrap().evidence;
                     let all = release.gram().iter().chain(release.moment());
@@ -196,7 +196,7 @@ mod tests {
     fn without_noise_releases_are_the_running_sums() {
         for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
             let (share, units) = share(&PrivacyConfig { epsilon: 1e30, ..config(mechanism, 40) });
-            let mut stream = Stream::new(StreamId::Cluster(1), D);
+            let mut stream = ReleaseStream::new(StreamId::Cluster(1), D);
             let mut source = SeededNoise::new(Seed(1), AgentId(0));
             let mut truth = Evidence::none(D);
             for k in 1..=40 {
@@ -216,10 +216,10 @@ mod tests {
     fn a_restored_stream_goes_on_with_the_same_noise() {
         let (share, units) = share(&config(Mechanism::Factorisation, 16));
         let mut source = SeededNoise::new(Seed(1), AgentId(2));
-        let mut stream = Stream::new(StreamId::User(9), D);
+        let mut stream = ReleaseStream::new(StreamId::User(9), D);
         let mut whole = stream.clone();
         for _ in 0..16 {
-            stream = Stream::restored(stream.save(), D, 16).unwrap();
+            stream = ReleaseStream::restored(stream.save(), D, 16).unwrap();
             stream.add(units, &[0.5, 0.5], 1.0);
             whole.add(units, &[0.5, 0.5], 1.0);
             let release = stream.release(&share, units, &mut source);
@@ -228,8 +228,8 @@ mod tests {
         }
         let mut wrong = stream.save();
         wrong.leaves.pop();
-        Stream::restored(wrong, D, 16).unwrap_err();
-        Stream::restored(stream.save(), D + 1, 16).unwrap_err();
-        Stream::restored(stream.save(), D, 15).unwrap_err();
+        ReleaseStream::restored(wrong, D, 16).unwrap_err();
+        ReleaseStream::restored(stream.save(), D + 1, 16).unwrap_err();
+        ReleaseStream::restored(stream.save(), D, 15).unwrap_err();
     }
 }

@@ -130,7 +130,8 @@ impl Endpoint {
         }
         let queued = if self.replaying { self.queue.len() as u64 } else { 0 };
         let most = self.sent.max(self.accepted.saturating_add(queued));
-        if frame.acknowledged > most && !new_epoch {
+        // Also in a new epoch: a coordinator that lost part of its history has accepted less than it had, not more.
+        if frame.acknowledged > most {
             return Err(ProtocolError::FrameGap { expected: most, got: frame.acknowledged });
         }
         let received = if new_epoch { 0 } else { self.received };

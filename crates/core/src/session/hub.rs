@@ -24,7 +24,7 @@ use crate::wire::{self, v1};
 pub struct Hub {
     coordinator: Box<dyn Coordinator>,
     epoch: Epoch,
-    links: BTreeMap<AgentId, Link>,
+    links: BTreeMap<AgentId, LinkState>,
     /// Messages that are not acknowledged, for the few agents that have any.
     queues: BTreeMap<AgentId, Queue>,
     /// When the first message of a queue is sent again.
@@ -45,7 +45,7 @@ pub struct Step {
 
 /// What is remembered of an agent's link, also while nothing is on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Link {
+struct LinkState {
     incarnation: Incarnation,
     /// The newest message accepted from the agent.
     accepted: u64,
@@ -86,7 +86,7 @@ impl Hub {
         let now = now.max(self.latest);
         let mut step = Step::default();
         let known = self.links.get(&from).copied();
-        let ended = |link: Link| {
+        let ended = |link: LinkState| {
             frame.incarnation < link.incarnation || (link.gone && frame.incarnation == link.incarnation)
         };
         if known.is_some_and(ended) {
@@ -153,6 +153,20 @@ impl Hub {
                 queue.in_flight = None;
             }
             self.send_next(now, agent, &mut step);
+        }
+        step
+    }
+
+    /// Lets the deadline of the open round or phase pass now, if there is one: the agents that it still waits for
+    /// are away. Does nothing to a round without a deadline, which its settings want to wait.
+    pub fn pass_deadline(&mut self, now: Tick) -> Step {
+        let now = now.max(self.latest);
+        let mut step = Step::default();
+        if let Some(deadline) = self.coordinator.deadline() {
+            // The entry of a deadline that passed by itself; a replay takes either as this does.
+            self.record(now, LogEvent::Ticked, &mut step);
+            let outgoing = self.coordinator.tick(deadline.max(now));
+            self.enqueue(now, outgoing, &mut step);
         }
         step
     }
@@ -279,7 +293,7 @@ impl Hub {
         let mut timers = BTreeSet::new();
         for seat in state.seats {
             let agent = AgentId(seat.agent);
-            let link = Link {
+            let link = LinkState {
                 incarnation: Incarnation(seat.incarnation),
                 accepted: seat.accepted,
                 numbered: seat.sent,
@@ -317,8 +331,10 @@ impl Hub {
 
     fn begin_life(&mut self, now: Tick, agent: AgentId, incarnation: Incarnation, step: &mut Step) {
         self.drop_queue(agent);
-        self.links
-            .insert(agent, Link { incarnation, accepted: 0, numbered: 0, acquainted: true, gone: false });
+        self.links.insert(
+            agent,
+            LinkState { incarnation, accepted: 0, numbered: 0, acquainted: true, gone: false },
+        );
         self.record(now, LogEvent::Joined(agent, incarnation), step);
         let outgoing = self.coordinator.join(now, agent, Entrance::NewLife);
         self.enqueue(now, outgoing, step);

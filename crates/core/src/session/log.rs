@@ -1,6 +1,7 @@
 //! What a coordinator's log holds: every accepted event, in order.
 
 use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
@@ -9,6 +10,9 @@ use crate::message::Uplink;
 use crate::parcel::Parcel;
 use crate::session::frame::UpFrame;
 use crate::wire::{self, v1};
+
+/// The field of an accepted frame in `LogEntry` of frame.proto.
+const ACCEPTED: u32 = 5;
 
 /// An event that the hub accepted, with its time. A log is a list of these, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +60,23 @@ impl LogEntry {
         v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
     }
 
+    /// Encodes the entry as logs keep it, where `frame` is what the frame of an accepted message was decoded from: it
+    /// is copied, not made again. Other entries do not look at it; without a frame everything is encoded.
+    #[must_use]
+    pub fn encode_received(&self, frame: &[u8]) -> Vec<u8> {
+        let LogEvent::Accepted(agent, _) = &self.event else { return self.encode() };
+        if frame.is_empty() {
+            return self.encode();
+        }
+        // Of the fields before the event, encoded with their tags, only the event itself is missing.
+        let mut entry = v1::LogEntry { agent: agent.0, tick: self.tick.0, event: None }.encode_to_vec();
+        entry.reserve(frame.len() + 11);
+        encode_key(ACCEPTED, WireType::LengthDelimited, &mut entry);
+        encode_varint(frame.len() as u64, &mut entry);
+        entry.extend_from_slice(frame);
+        entry
+    }
+
     /// Decodes an entry. Fails if the bytes are not one.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         use v1::log_entry::Event;
@@ -92,5 +113,44 @@ impl LogEntry {
             Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. }) | None => Ok(Some(self)),
             Some(other) => Err(ProtocolError::Inseparable(other.kind())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Incarnation, Version};
+    use crate::message::EvidenceUpload;
+
+    #[test]
+    fn an_entry_around_received_bytes_is_the_entry() {
+        let mut evidence = Evidence::none(9);
+        evidence.observe(&[0.5; 9], 1.0).unwrap();
+        let upload = EvidenceUpload {
+            number: 1,
+            based_on: Version(2),
+            information: 0.5,
+            evidence: Parcel::wrap(&evidence),
+        };
+        let frame = UpFrame {
+            epoch: Epoch(1),
+            incarnation: Incarnation(2),
+            acknowledged: 3,
+            sequence: 1,
+            message: Some(Uplink::Evidence(upload)),
+            greeting: 0,
+        };
+        let bytes = frame.encode();
+        let entry =
+            LogEntry { tick: Tick(1_700_000_000_000_000), event: LogEvent::Accepted(AgentId(300), frame) };
+        assert_eq!(entry.encode_received(&bytes), entry.encode());
+        assert_eq!(entry.encode_received(&[]), entry.encode());
+        // A field that this version does not know: kept, and no obstacle to reading the entry.
+        let longer = [&bytes[..], &[0xa0, 0x06, 0x05]].concat();
+        let kept = entry.encode_received(&longer);
+        assert!(kept.ends_with(&longer));
+        assert_eq!(LogEntry::decode(&kept).unwrap(), entry);
+        let left = LogEntry { tick: Tick(5), event: LogEvent::Left(AgentId(1)) };
+        assert_eq!(left.encode_received(&bytes), left.encode());
     }
 }

@@ -394,7 +394,7 @@ fn parcel_from_wire(evidence: v1::Evidence) -> Result<Parcel, DecodeError> {
             if pivots.len() as u64 > count || (count == 0 && moment.iter().any(|&v| v != 0.0)) {
                 return Err(DecodeError::invalid("evidence", "more numbers than observations"));
             }
-            Ok(Parcel::LowRank(LowRank { pivots, columns, moment, count }))
+            Ok(Parcel::LowRank(LowRank::new(pivots, columns, moment, count)))
         }
     }
 }

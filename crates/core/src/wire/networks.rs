@@ -53,7 +53,7 @@ pub(crate) fn part_from_wire(part: v1::NetworkPart) -> Result<NetworkPart, Decod
             if !distinct || columns.len() != LowRank::column_scalars(d, pivots.len()) {
                 return Err(DecodeError::invalid("evidence", "the factor does not fit the vector"));
             }
-            NetworkEvidence::Full(LowRank { pivots, columns, moment, count })
+            NetworkEvidence::Full(LowRank::new(pivots, columns, moment, count))
         }
         v1::network_part::Matrix::Diagonal(v1::Diagonal { entries: squares }) => {
             NetworkEvidence::Diagonal { squares, moment, count }

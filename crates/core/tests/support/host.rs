@@ -48,10 +48,10 @@ pub(crate) fn cases() -> Vec<Case> {
     let patient =
         RoundConfig { join: pull, round_deadline: Some(TimeSpan::from_micros(5)), ..Default::default() };
     let variants = [
-        (glb(Link::Identity, Solver::Newton), flat),
-        (glb(Link::Poisson, Solver::Restart), flat),
-        (glb(Link::Probit, Solver::Nesterov), flat),
-        (glb(Link::Logistic, Solver::Preconditioned), flat),
+        (glb(LinkFunction::Identity, Solver::Newton), flat),
+        (glb(LinkFunction::Poisson, Solver::Restart), flat),
+        (glb(LinkFunction::Probit, Solver::Nesterov), flat),
+        (glb(LinkFunction::Logistic, Solver::Preconditioned), flat),
         (Algorithm::FedGlbUcb1(ScheduledGlbUcb { rounds: patient, ..Default::default() }), flat),
         (Algorithm::AsyncLinUcbAm(am()), split),
         (Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { duplicated: true, ..am() }), flat),
@@ -87,12 +87,12 @@ pub(crate) fn cases() -> Vec<Case> {
             flat,
         ),
     ];
-    let talkative = ExchangeConfig { message_price: 0.0, least_growth: 0.0, ..Default::default() };
+    let talkative = ExchangeConfig { message_price: 0.0, min_growth: 0.0, ..Default::default() };
     let bounded = ExchangeConfig {
         message_price: 10.0,
         byte_price: 1e-3,
-        most_growth: 0.5,
-        most_withheld: Threshold(1.5),
+        max_growth: 0.5,
+        max_withheld: Threshold(1.5),
         min_upload: 2,
         ..Default::default()
     };
@@ -131,6 +131,9 @@ pub(crate) fn cases() -> Vec<Case> {
             ..Default::default()
         }),
         Algorithm::AsyncLinUcb(AsyncLinUcb { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::AsyncLinTs(AsyncLinTs { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::FedLinUcb(FedLinUcb { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::SyncLinUcb(SyncLinUcb { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::Club(Club { edge_scale: Threshold(0.4), ..Default::default() }),
         Algorithm::Sclub(Sclub { edge_scale: Threshold(0.4), ..Default::default() }),
     ];
@@ -181,7 +184,7 @@ pub(crate) fn cases() -> Vec<Case> {
             ..Default::default()
         }),
     ];
-    let kernel = |kernel, history_limit| KernelConfig { kernel, history_limit, ..Default::default() };
+    let kernel = |kernel, max_history| KernelConfig { kernel, max_history, ..Default::default() };
     let kernels = [
         Algorithm::KernelUcb(kernel(Kernel::Linear, 1000)),
         Algorithm::KernelTs(kernel(Kernel::Linear, 1000)),
@@ -216,10 +219,10 @@ impl Case {
 
     /// The nearest reward that the algorithm takes.
     pub(crate) fn possible(&self, reward: f64) -> f64 {
-        match self.algorithm.link() {
-            Some(Link::Logistic | Link::Probit) => reward.clamp(0.0, 1.0),
-            Some(Link::Poisson) => reward.max(0.0),
-            Some(Link::Identity) | None => reward,
+        match self.algorithm.link_function() {
+            Some(LinkFunction::Logistic | LinkFunction::Probit) => reward.clamp(0.0, 1.0),
+            Some(LinkFunction::Poisson) => reward.max(0.0),
+            Some(LinkFunction::Identity) | None => reward,
         }
     }
 

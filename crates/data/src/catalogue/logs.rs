@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{KnownFile, KnownSet};
+use crate::decision_log::{GenericLog, LogFiles};
 use crate::error::DataError;
-use crate::log::{GenericLog, LogFiles};
 
 /// Every log of decisions that posse knows.
 pub(super) const ALL: &[KnownSet] = &[KnownSet {

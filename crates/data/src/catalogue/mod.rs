@@ -6,9 +6,9 @@ mod uci;
 
 use std::path::{Path, PathBuf};
 
+use crate::decision_log::LogFiles;
 use crate::error::{DataError, Problem};
 use crate::labelled::LabelledFiles;
-use crate::log::LogFiles;
 use crate::recommender::RecommenderFiles;
 
 /// A data set that is known by name. posse brings none of them; `posse data fetch` gets them from their publishers.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{Health, Histogram, Severity};
+use crate::decision_log::{DECISIONS, LOG_ITEMS};
 use crate::error::DataError;
-use crate::log::{DECISIONS, LOG_ITEMS};
 use crate::store::{Manifest, scan};
 
 pub(super) fn examine(directory: &Path, manifest: &Manifest, health: &mut Health) -> Result<(), DataError> {

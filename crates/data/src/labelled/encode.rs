@@ -7,7 +7,7 @@ use crate::error::{DataError, Problem};
 use crate::records::{RawFile, Records, Watch};
 
 /// More different values than this are no categories.
-const MOST_CATEGORIES: usize = 10_000;
+const MAX_CATEGORIES: usize = 10_000;
 
 /// How one column of the file becomes features.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,10 +245,10 @@ impl<'f> Layout<'f> {
 
 /// An error if a column has so many different values that they are no categories.
 fn check_categories(records: &Records, field: usize, known: usize) -> Result<(), DataError> {
-    if known < MOST_CATEGORIES {
+    if known < MAX_CATEGORIES {
         return Ok(());
     }
-    let problem = format!("more than {MOST_CATEGORIES} different values: is this a category?");
+    let problem = format!("more than {MAX_CATEGORIES} different values: is this a category?");
     Err(records.error(field, Problem::Setting(problem)))
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 /// What is known about a row of a log and a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evidence {
+pub struct JudgedRow {
     /// What the action that was taken earned (r).
     pub reward: f64,
     /// The probability with which it was taken (p), above 0.
@@ -30,7 +30,7 @@ pub struct Evidence {
     pub expected_of_policy: f64,
 }
 
-impl Evidence {
+impl JudgedRow {
     fn weight(&self) -> f64 {
         self.policy / self.propensity
     }
@@ -38,7 +38,7 @@ impl Evidence {
 
 /// Lowers weights above `limit` to it, which biases estimates towards less and keeps single rows from deciding
 /// them. Returns how many rows it touched.
-pub fn clip(rows: &mut [Evidence], limit: f64) -> usize {
+pub fn clip(rows: &mut [JudgedRow], limit: f64) -> usize {
     let mut clipped = 0;
     for row in rows.iter_mut().filter(|row| row.weight() > limit) {
         row.propensity = row.policy / limit;
@@ -120,7 +120,7 @@ impl Estimator {
     /// The same estimator with the parameter that suits these rows: the one with the least estimated squared error,
     /// which is the variance of the mean plus the square of what the smaller weights leave out.
     #[must_use]
-    pub fn tuned(self, rows: &[Evidence]) -> Self {
+    pub fn tuned(self, rows: &[JudgedRow]) -> Self {
         let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1e3, 1e4, f64::INFINITY];
         let candidates: Vec<Self> = match self {
             Self::Switch { .. } => steps.map(|threshold| Self::Switch { threshold }).to_vec(),
@@ -154,7 +154,7 @@ impl Estimator {
     }
 
     /// Numerator and denominator of a row.
-    fn terms(self, row: &Evidence) -> (f64, f64) {
+    fn terms(self, row: &JudgedRow) -> (f64, f64) {
         let weight = row.weight();
         let corrected = |weight: f64| row.expected_of_policy + weight * (row.reward - row.expected);
         match self {
@@ -208,7 +208,12 @@ pub struct Estimate {
 /// Estimates the value of a policy from rows, with an interval that covers it with probability `level` if rows are
 /// independent and many. `None` if nothing in the log says anything: no rows, or none with a positive denominator.
 #[must_use]
-pub fn estimate(rows: &[Evidence], estimator: Estimator, interval: Interval, level: f64) -> Option<Estimate> {
+pub fn estimate(
+    rows: &[JudgedRow],
+    estimator: Estimator,
+    interval: Interval,
+    level: f64,
+) -> Option<Estimate> {
     let terms: Vec<(f64, f64)> = rows.iter().map(|row| estimator.terms(row)).collect();
     let count = terms.len() as f64;
     let sums = terms.iter().fold((0.0, 0.0), |(top, bottom), (n, d)| (top + n, bottom + d));
@@ -232,7 +237,7 @@ pub fn estimate(rows: &[Evidence], estimator: Estimator, interval: Interval, lev
             let rewards = rows.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), row| {
                 (low.min(row.reward), high.max(row.reward))
             });
-            let weight = rows.iter().map(Evidence::weight).fold(0.0, f64::max);
+            let weight = rows.iter().map(JudgedRow::weight).fold(0.0, f64::max);
             let range = estimator.range(rewards, weight) / mean;
             let log = (4.0 / (1.0 - level)).ln();
             let half = (2.0 * variance * log / count).sqrt() + 7.0 * range * log / (3.0 * (count - 1.0));
@@ -273,8 +278,8 @@ fn bootstrap(terms: &[(f64, f64)], samples: u32, seed: Seed, level: f64) -> Opti
 
 /// (Σw)²/Σw²: how many rows of equal weight would say as much; 0 without any.
 #[must_use]
-pub fn effective_sample_size(rows: &[Evidence]) -> f64 {
-    let (sum, squares) = rows.iter().map(Evidence::weight).fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
+pub fn effective_sample_size(rows: &[JudgedRow]) -> f64 {
+    let (sum, squares) = rows.iter().map(JudgedRow::weight).fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
@@ -291,6 +296,27 @@ pub fn warning(effective: f64, rows: usize) -> Option<String> {
         format!(
             "{effective:.0} of {rows} rows count: the policy does what the log seldom did, so a few rows decide \
              and intervals may be too narrow"
+        )
+    })
+}
+
+/// A doubt about propensities, in a sentence. Where they are right, weights average 1, less what clipping took away;
+/// an average that is more than five standard errors off is no accident.
+pub(super) fn doubt(rows: &[JudgedRow], clipped: usize) -> Option<String> {
+    let count = rows.len() as f64;
+    let mean = rows.iter().map(JudgedRow::weight).sum::<f64>() / count;
+    let squares: f64 = rows.iter().map(|row| (row.weight() - mean) * (row.weight() - mean)).sum();
+    let error = squares.sqrt() / count;
+    if mean > 1.05 && mean - 1.0 > 5.0 * error {
+        return Some(format!(
+            "weights average {mean:.2}, where right propensities make it 1: the log took these actions more often than \
+             its propensities say. Correct the column; until then `ips` is too high, and `snips` is less wrong"
+        ));
+    }
+    (clipped == 0 && mean < 0.95 && 1.0 - mean > 5.0 * error).then(|| {
+        format!(
+            "weights average {mean:.2} instead of 1: the policy does what the log never did, or did less often than its \
+             propensities say. `ips` is too low; no estimator knows what was never tried"
         )
     })
 }

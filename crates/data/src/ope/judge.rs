@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::estimate::{
-    Estimate, Estimator, Evidence, Interval, clip, effective_sample_size, estimate, usual_limit, warning,
+    Estimate, Estimator, Interval, JudgedRow, clip, doubt, effective_sample_size, estimate, usual_limit,
+    warning,
 };
 use super::reward_model::{ModelKind, RewardModel};
-use crate::log::{LEAST_PROPENSITY, Log};
+use crate::decision_log::{DecisionLog, LEAST_PROPENSITY};
 
 /// Settings of the estimators.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +64,8 @@ pub struct Named {
 
 /// Judges evidence from a log. Without a model only estimators that need none speak.
 pub(super) fn findings(
-    log: &Log,
-    mut evidence: Vec<Evidence>,
+    log: &DecisionLog,
+    mut evidence: Vec<JudgedRow>,
     model: Option<&RewardModel>,
     judging: &Judging,
 ) -> Result<Findings, String> {
@@ -109,6 +110,7 @@ pub(super) fn findings(
              towards what the log did; --clip sets the limit"
         ));
     }
+    warnings.extend(doubt(&evidence, clipped));
     if let Some(model) = model.filter(|model| model.explained < 0.01) {
         warnings.push(format!(
             "the reward model ({}) explains {:.1} % of the variance of rewards: believe no `dm`",
@@ -130,14 +132,14 @@ pub(super) fn findings(
 }
 
 /// Whether all actions were equally likely in all rows.
-pub(super) fn is_uniform(log: &Log) -> bool {
+pub(super) fn is_uniform(log: &DecisionLog) -> bool {
     let one = 1.0 / log.actions() as f64;
     (0..log.rows()).all(|row| (log.propensity(row) - one).abs() < 1e-6 * one)
 }
 
 /// Returns warnings about propensities that are not in the log but assumed to be uniform. Empty if the log
 /// has them.
-pub(super) fn about_propensities(log: &Log) -> Vec<String> {
+pub(super) fn about_propensities(log: &DecisionLog) -> Vec<String> {
     if !log.assumes_uniform() {
         return Vec::new();
     }

@@ -16,7 +16,7 @@ mod ridge_model;
 mod stumps;
 
 pub use estimate::{
-    Estimate, Estimator, Evidence, Interval, clip, effective_sample_size, estimate, usual_limit, warning,
+    Estimate, Estimator, Interval, JudgedRow, clip, effective_sample_size, estimate, usual_limit, warning,
 };
 pub use judge::{Findings, Judging, Named};
 pub use own::{OwnPolicy, evaluate_own, read_policy};

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::estimate::Evidence;
+use super::estimate::JudgedRow;
 use super::judge::{Findings, Judging, findings};
 use super::reward_model::fit_reward_model;
+use crate::decision_log::DecisionLog;
 use crate::error::{DataError, Problem};
-use crate::log::Log;
 use crate::records::{Format, Records};
 
 /// Probabilities of a policy, row by row.
@@ -20,7 +20,7 @@ pub struct OwnPolicy {
 #[cfg(test)]
 impl OwnPolicy {
     /// A policy that surely does what the log did.
-    pub(super) fn of_the_log(log: &Log) -> Self {
+    pub(super) fn of_the_log(log: &DecisionLog) -> Self {
         Self { probabilities: vec![1.0; log.rows()], per_action: false }
     }
 }
@@ -30,7 +30,7 @@ const ROUNDING: f64 = 1e-3;
 
 /// Reads a policy from a CSV file with a header and a row for each row of the log. One column has the probability of
 /// what the log did; or there is a column for each action, called as in the log, and every row sums to one.
-pub fn read_policy(path: &Path, log: &Log) -> Result<OwnPolicy, DataError> {
+pub fn read_policy(path: &Path, log: &DecisionLog) -> Result<OwnPolicy, DataError> {
     let mut records = Records::open(path, &Format::csv())?;
     let per_action = records.columns().len() > 1;
     let fields: Vec<usize> = if per_action {
@@ -64,7 +64,7 @@ pub fn read_policy(path: &Path, log: &Log) -> Result<OwnPolicy, DataError> {
 
 /// Estimates what a policy of the caller's own would have earned, over all rows of a log. With one probability a row,
 /// there is no saying what a model expects of the policy, so only replay, ips and snips speak.
-pub fn evaluate_own(log: &Log, policy: &OwnPolicy, judging: &Judging) -> Result<Findings, String> {
+pub fn evaluate_own(log: &DecisionLog, policy: &OwnPolicy, judging: &Judging) -> Result<Findings, String> {
     let model = policy.per_action.then(|| fit_reward_model(log, 0..log.rows(), judging.model));
     let row = |row: usize| {
         let own = |action: usize| policy.probabilities[row * log.actions() + action];
@@ -76,7 +76,7 @@ pub fn evaluate_own(log: &Log, policy: &OwnPolicy, judging: &Judging) -> Result<
                 (own(log.action(row)), expected[log.action(row)], of_policy)
             }
         };
-        Evidence {
+        JudgedRow {
             reward: log.reward(row),
             propensity: log.propensity(row),
             policy: taken,

@@ -3,11 +3,11 @@
 use posse_core::{AgentId, Algorithm, Arms, Cost, Seed, UserId};
 use serde::Serialize;
 
-use super::estimate::{Estimate, Estimator, Evidence, Interval, estimate, warning};
+use super::estimate::{Estimate, Estimator, Interval, JudgedRow, estimate, warning};
 use super::federation::{Cooperation, Trouble};
 use super::judge::{Findings, Judging, about_propensities, findings, is_uniform};
 use super::reward_model::fit_reward_model;
-use crate::log::Log;
+use crate::decision_log::DecisionLog;
 
 /// Which agent has which rows of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Assignment {
 }
 
 impl Assignment {
-    fn agent(self, log: &Log, row: usize, agents: u64) -> AgentId {
+    fn agent(self, log: &DecisionLog, row: usize, agents: u64) -> AgentId {
         let key = match self {
             Self::Agent => return AgentId(u64::from(log.agent(row)) % agents),
             Self::User => u64::from(log.user(row)),
@@ -87,7 +87,7 @@ pub struct Replay {
 
 /// Lets agents learn from the first rows of a log, all of whose rewards they see, then asks what they would choose
 /// in the others and estimates what that would have earned.
-pub fn evaluate(log: &Log, settings: &EvaluationSettings) -> Result<Evaluation, String> {
+pub fn evaluate(log: &DecisionLog, settings: &EvaluationSettings) -> Result<Evaluation, String> {
     let EvaluationSettings { algorithm, agents, assignment, seed, explore, judging, .. } = settings;
     if !(0.0..1.0).contains(&settings.learn_share) || !(0.0..=1.0).contains(explore) {
         return Err("the share to learn from must be from 0 to below 1, exploration from 0 to 1".into());
@@ -110,7 +110,7 @@ pub fn evaluate(log: &Log, settings: &EvaluationSettings) -> Result<Evaluation, 
         let at_random = explore / log.actions() as f64;
         let expected = model.expected(log, row);
         let mean = expected.iter().sum::<f64>() / log.actions() as f64;
-        evidence.push(Evidence {
+        evidence.push(JudgedRow {
             reward: log.reward(row),
             propensity: log.propensity(row),
             policy: at_random + if choice == log.action(row) { 1.0 - explore } else { 0.0 },
@@ -127,7 +127,7 @@ pub fn evaluate(log: &Log, settings: &EvaluationSettings) -> Result<Evaluation, 
 /// counts with probability p_min/p, so that what counts is as if the log had been made at random: with uniform
 /// propensities every match does.
 pub fn replay(
-    log: &Log,
+    log: &DecisionLog,
     algorithm: &Algorithm,
     agents: u64,
     assignment: Assignment,
@@ -151,7 +151,7 @@ pub fn replay(
         let features = arms.row(choice).to_vec();
         cooperation.learn(agent, user(log, row), &features, log.reward(row)).map_err(say(row))?;
         let reward = log.reward(row);
-        counted.push(Evidence {
+        counted.push(JudgedRow {
             reward,
             propensity: 1.0,
             policy: 1.0,
@@ -181,7 +181,7 @@ pub fn replay(
     })
 }
 
-fn begin(log: &Log, algorithm: &Algorithm, agents: u64, seed: Seed) -> Result<Cooperation, String> {
+fn begin(log: &DecisionLog, algorithm: &Algorithm, agents: u64, seed: Seed) -> Result<Cooperation, String> {
     if agents == 0 {
         return Err("there must be at least one agent".into());
     }
@@ -189,7 +189,7 @@ fn begin(log: &Log, algorithm: &Algorithm, agents: u64, seed: Seed) -> Result<Co
         .map_err(|error| error.to_string())
 }
 
-fn user(log: &Log, row: usize) -> UserId {
+fn user(log: &DecisionLog, row: usize) -> UserId {
     UserId(log.user(row).into())
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::ridge_model::Linear;
 use super::stumps::Boosted;
-use crate::log::{ContextUse, Log};
+use crate::decision_log::{ContextUse, DecisionLog};
 
 /// How many parts the rows are divided into: each is predicted by a model of the others.
 const FOLDS: usize = 5;
@@ -81,7 +81,7 @@ enum Rest {
 /// Fits a model to a log. Errors are measured in `judged`; the other rows are used for fitting only. Without a
 /// `kind` the one with the smallest error is taken.
 #[must_use]
-pub fn fit_reward_model(log: &Log, judged: Range<usize>, kind: Option<ModelKind>) -> RewardModel {
+pub fn fit_reward_model(log: &DecisionLog, judged: Range<usize>, kind: Option<ModelKind>) -> RewardModel {
     let rewards = || (0..log.rows()).map(|row| log.reward(row));
     let range =
         rewards().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), r| (low.min(r), high.max(r)));
@@ -103,7 +103,7 @@ pub fn fit_reward_model(log: &Log, judged: Range<usize>, kind: Option<ModelKind>
     }
 }
 
-fn explained(log: &Log, judged: Range<usize>, model: &RewardModel) -> f64 {
+fn explained(log: &DecisionLog, judged: Range<usize>, model: &RewardModel) -> f64 {
     let count = judged.len() as f64;
     let mean = judged.clone().map(|row| log.reward(row)).sum::<f64>() / count;
     let squares = |of: &dyn Fn(usize) -> f64| -> f64 { judged.clone().map(|row| of(row) * of(row)).sum() };
@@ -113,11 +113,11 @@ fn explained(log: &Log, judged: Range<usize>, model: &RewardModel) -> f64 {
 }
 
 /// Whether every action has a model of its own: contexts have a block for each.
-fn is_per_action(log: &Log) -> bool {
+fn is_per_action(log: &DecisionLog) -> bool {
     log.context_use() == ContextUse::Blocks
 }
 
-fn fit_without(log: &Log, fold: usize, kind: ModelKind) -> Fitted {
+fn fit_without(log: &DecisionLog, fold: usize, kind: ModelKind) -> Fitted {
     let rows: Vec<usize> = (0..log.rows()).filter(|row| row % FOLDS != fold).collect();
     let mut sums = vec![(0.0, 0.0); log.actions()];
     for &row in &rows {
@@ -151,11 +151,11 @@ fn fit_without(log: &Log, fold: usize, kind: ModelKind) -> Fitted {
 impl RewardModel {
     /// What each action is expected to earn in a row, in the order of the actions.
     #[must_use]
-    pub fn expected(&self, log: &Log, row: usize) -> Vec<f64> {
+    pub fn expected(&self, log: &DecisionLog, row: usize) -> Vec<f64> {
         (0..log.actions()).map(|action| self.expected_of(log, row, action)).collect()
     }
 
-    fn expected_of(&self, log: &Log, row: usize, action: usize) -> f64 {
+    fn expected_of(&self, log: &DecisionLog, row: usize, action: usize) -> f64 {
         let Fitted { means, rest } = &self.folds[row % FOLDS];
         let mut x = Vec::new();
         if !matches!(rest, Rest::Nothing) {

@@ -3,11 +3,11 @@
 use posse_core::{Algorithm, LinUcb, Seed};
 
 use super::*;
-use crate::log::Log;
+use crate::decision_log::DecisionLog;
 
 /// Rows of a made-up log and policy.
-fn rows() -> Vec<Evidence> {
-    let row = |reward, propensity, policy, expected, expected_of_policy| Evidence {
+fn rows() -> Vec<JudgedRow> {
+    let row = |reward, propensity, policy, expected, expected_of_policy| JudgedRow {
         reward,
         propensity,
         policy,
@@ -50,7 +50,7 @@ fn every_estimator_is_its_formula() {
 #[test]
 fn a_log_that_says_nothing_gives_nothing_and_one_that_says_little_a_warning() {
     let elsewhere =
-        [Evidence { reward: 1.0, propensity: 0.5, policy: 0.0, expected: 0.0, expected_of_policy: 0.0 }];
+        [JudgedRow { reward: 1.0, propensity: 0.5, policy: 0.0, expected: 0.0, expected_of_policy: 0.0 }];
     for estimator in [Estimator::Replay, Estimator::Snips] {
         assert_eq!(estimate(&elsewhere, estimator, Interval::Normal, 0.95), None);
     }
@@ -81,7 +81,7 @@ impl World {
         (0..2).flat_map(|x| (0..3).map(move |a| 0.5 * self.policy[x][a] * self.means[x][a])).sum()
     }
 
-    fn log(&self, rows: u64, seed: u64) -> Vec<Evidence> {
+    fn log(&self, rows: u64, seed: u64) -> Vec<JudgedRow> {
         (0..rows)
             .map(|row| {
                 let mut stream = Seed(seed).stream("log", row, 0);
@@ -92,7 +92,7 @@ impl World {
                     a += 1;
                     sum += self.logging[x][a];
                 }
-                Evidence {
+                JudgedRow {
                     reward: f64::from(u8::from(stream.uniform() < self.means[x][a])),
                     propensity: self.logging[x][a],
                     policy: self.policy[x][a],
@@ -160,7 +160,7 @@ fn a_fair_model_makes_dr_vary_less_than_ips_and_dm_is_biased_as_its_model_is() {
 }
 
 /// A log of random choices among three actions that pay 0.2, 0.8 and 0.4 on average.
-fn random_log(rows: u64) -> Log {
+fn random_log(rows: u64) -> DecisionLog {
     let mut stream = Seed(4).stream("log", 0, 0);
     let means = [0.2, 0.8, 0.4];
     let rows: Vec<(u32, f64, f64)> = (0..rows)
@@ -169,7 +169,7 @@ fn random_log(rows: u64) -> Log {
             (action, f64::from(u8::from(stream.uniform() < means[action as usize])), 1.0 / 3.0)
         })
         .collect();
-    Log::of_actions(3, &rows)
+    DecisionLog::of_actions(3, &rows)
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn replay_lets_a_policy_learn_from_what_it_would_have_done() {
 }
 
 /// A log of random choices between two actions, of which the sign of the context says which one pays.
-fn contextual_log(rows: u64, propensity: impl Fn(u64) -> f64) -> (Log, f64) {
+fn contextual_log(rows: u64, propensity: impl Fn(u64) -> f64) -> (DecisionLog, f64) {
     let mut context = Vec::new();
     let rows: Vec<(u32, f64, f64)> = (0..rows)
         .map(|row| {
@@ -219,11 +219,11 @@ fn contextual_log(rows: u64, propensity: impl Fn(u64) -> f64) -> (Log, f64) {
             (action, f64::from(u8::from(stream.uniform() < pays)), propensity(row))
         })
         .collect();
-    (Log::with_context(2, &rows, context, 1), 0.9)
+    (DecisionLog::with_context(2, &rows, context, 1), 0.9)
 }
 
 /// The policy that follows the sign of the context.
-fn sign_policy(log: &Log) -> Vec<[f64; 2]> {
+fn sign_policy(log: &DecisionLog) -> Vec<[f64; 2]> {
     let follows = |row: usize| {
         let mut x = Vec::new();
         log.push_regressors(row, 0, &mut x);
@@ -232,7 +232,7 @@ fn sign_policy(log: &Log) -> Vec<[f64; 2]> {
     (0..log.rows()).map(follows).collect()
 }
 
-fn written(log: &Log, rows: &[[f64; 2]], names: &str) -> Result<OwnPolicy, crate::DataError> {
+fn written(log: &DecisionLog, rows: &[[f64; 2]], names: &str) -> Result<OwnPolicy, crate::DataError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.csv");
     let lines: String = rows.iter().map(|[a, b]| format!("{a},{b}\n")).collect();
@@ -307,6 +307,22 @@ fn impossible_propensities_are_refused_and_small_ones_clipped() {
     let found = evaluate_own(&log, &policy, &free).unwrap();
     assert_eq!(found.clipped, 0);
     assert!(found.effective < 2.0, "one row is all there is: {}", found.effective);
+}
+
+#[test]
+fn propensities_that_do_not_fit_the_log_are_doubted() {
+    let (mut log, _) = contextual_log(1000, |_| 0.5);
+    log.names = vec!["left".into(), "right".into()];
+    let policy = written(&log, &[[0.5, 0.5]; 1000], "left,right").unwrap();
+    let said = |log: &DecisionLog| {
+        let found = evaluate_own(log, &policy, &Judging::default()).unwrap();
+        found.warnings.into_iter().find(|line| line.starts_with("weights average"))
+    };
+    assert_eq!(said(&log), None);
+    let (low, _) = contextual_log(1000, |_| 0.25);
+    assert!(said(&low).unwrap().contains("`ips` is too high"));
+    let (high, _) = contextual_log(1000, |_| 1.0);
+    assert!(said(&high).unwrap().contains("`ips` is too low"));
 }
 
 #[test]

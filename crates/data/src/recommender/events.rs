@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::features;
-use super::prepare::{EVENTS, ITEMS, POOLS, RecommenderSettings, USERS};
+use super::prepare::{EVENTS, ITEMS, MAX_FEATURES, POOLS, RecommenderSettings, USERS};
+use crate::decision_log::files::Rows;
 use crate::error::{DataError, Problem};
 use crate::kmeans;
-use crate::log::files::Rows;
-use crate::records::{Format, Records, Watch};
+use crate::records::{Format, Records, Watch, detect_separator, separator_or};
 use crate::store::{ColumnKind, Draft, Manifest};
 
 /// A file of events, and perhaps one of items.
@@ -18,7 +18,8 @@ pub struct EventFiles {
     pub file: PathBuf,
     /// The format of the events' file.
     pub format: EventFormat,
-    /// What separates the fields of a text; `None` to find it in the first line.
+    /// What separates the fields of a text; `None` to find it in the first line. Files of items and users whose first
+    /// line does not have it have one of their own.
     pub separator: Option<String>,
     /// The items, with their features; without it features are made from who took what.
     pub items: Option<PathBuf>,
@@ -26,10 +27,25 @@ pub struct EventFiles {
     pub item_id: String,
     /// Columns of the items' file with words, which become features; without any, its other columns are features.
     pub words: Vec<String>,
+    /// The users, with their features, which multiply those of items; without it nothing is known of users.
+    pub users: Option<PathBuf>,
+    /// The column of the users' file that tells users apart.
+    pub user_id: String,
     /// Whether texts are in Latin-1.
     pub latin1: bool,
     /// Whether the items' file has an item and a vector a line, as BanditLib writes them.
     pub vectors: bool,
+}
+
+impl EventFiles {
+    /// What separates the fields of one of the files.
+    pub(super) fn separator_of(&self, path: &Path) -> String {
+        match &self.separator {
+            Some(own) if path == self.file => own.clone(),
+            Some(own) => separator_or(path, own),
+            None => detect_separator(path).into(),
+        }
+    }
 }
 
 /// The format of a file of events.
@@ -111,7 +127,18 @@ pub fn prepare_events(
     }
     let pairs: Vec<(u32, u32)> = events.rows.iter().map(|row| (row.user, row.item)).collect();
     let features = features::read(files, &events.items.names, &pairs, settings, &mut manifest, watch, say)?;
-    write(&mut draft, &events, &features, settings)?;
+    let users = features::of_users(files, &events.users.names, &mut manifest, watch)?;
+    let dimension = features.width * users.as_ref().map_or(1, |users| users.width);
+    if dimension > MAX_FEATURES {
+        let problem = format!(
+            "{} features of users times {} of items make {dimension}, more than a linear learner can use: at most \
+             {MAX_FEATURES}",
+            users.map_or(1, |users| users.width),
+            features.width
+        );
+        return Err(Problem::Setting(problem).of(&files.file));
+    }
+    write(&mut draft, &events, (&features, users.as_ref()), settings)?;
     let repeated = pairs.len() - pairs.iter().collect::<BTreeSet<_>>().len();
     manifest.set("features", features.from);
     manifest.set("dimension", features.width);
@@ -125,6 +152,10 @@ pub fn prepare_events(
     manifest.count("events", events.rows.len());
     manifest.count("features", features.width);
     manifest.count("items with features", features.described);
+    if let Some(users) = &users {
+        manifest.count("features of users", users.width);
+        manifest.count("users with features", users.described);
+    }
     manifest.count("repeated pairs", repeated);
     manifest.count("events out of order, sorted", sorted);
     manifest.count("events below the rating, left out", events.low);
@@ -141,7 +172,7 @@ fn read(
     let EventFormat::Table { user, item, time, rating, pool } = &files.format else {
         return read_banditlib(files, manifest, watch);
     };
-    let mut rows = Rows::open_as(&files.file, files.separator.as_deref().unwrap_or(","), files.latin1)?;
+    let mut rows = Rows::open_as(&files.file, &files.separator_of(&files.file), files.latin1)?;
     let optional =
         |rows: &Rows, name: &Option<String>| name.as_ref().map(|name| rows.column(name)).transpose();
     let (user, item) = (rows.column(user)?, rows.column(item)?);
@@ -247,7 +278,7 @@ impl Events {
 fn write(
     draft: &mut Draft,
     events: &Events,
-    features: &features::ItemFeatures,
+    (features, users): (&features::ItemFeatures, Option<&features::ItemFeatures>),
     settings: &RecommenderSettings,
 ) -> Result<(), DataError> {
     let width = features.width;
@@ -284,17 +315,21 @@ fn write(
     let named = |columns: Vec<(String, ColumnKind)>| {
         columns.into_iter().chain([("name".to_owned(), ColumnKind::Text)]).collect::<Vec<_>>()
     };
-    let mut table = draft.table(USERS, named(["id", "events", "group"].map(whole).to_vec()))?;
+    let numbers = |width: usize| (1..=width).map(|feature| (format!("x{feature}"), ColumnKind::Number));
+    let known = users.map_or(0, |users| users.width);
+    let columns = ["id", "events", "group"].map(whole).into_iter().chain(numbers(known)).collect();
+    let mut table = draft.table(USERS, named(columns))?;
     for (user, name) in events.users.names.iter().enumerate() {
         table.whole(0, user as i64);
         table.whole(1, counts[user].into());
         table.whole(2, groups.assignment[user].into());
-        table.text(3, name);
+        let own = users.map_or(&[][..], |users| &users.values[user * known..][..known]);
+        own.iter().enumerate().for_each(|(feature, x)| table.number(feature + 3, *x));
+        table.text(known + 3, name);
         table.end_row()?;
     }
     draft.add(table)?;
-    let numbers = (0..width).map(|feature| (format!("x{}", feature + 1), ColumnKind::Number));
-    let columns = [whole("id")].into_iter().chain(numbers).collect();
+    let columns = [whole("id")].into_iter().chain(numbers(width)).collect();
     let mut table = draft.table(ITEMS, named(columns))?;
     for (item, name) in events.items.names.iter().enumerate() {
         table.whole(0, item as i64);

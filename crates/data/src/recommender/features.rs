@@ -7,9 +7,9 @@ use super::events::EventFiles;
 use super::prepare::{RecommenderSettings, normalise};
 use super::svd::project_and_say;
 use super::text::{Corpus, Sparse};
+use crate::decision_log::files::Rows;
+use crate::decision_log::prepare::Items;
 use crate::error::{DataError, Problem};
-use crate::log::files::Rows;
-use crate::log::prepare::Items;
 use crate::records::Watch;
 use crate::store::Manifest;
 
@@ -43,7 +43,7 @@ pub(super) fn read(
         let places: BTreeMap<&str, usize> =
             names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
         let mut corpus = Corpus::new(names.len());
-        let mut rows = Rows::open_as(path, files.separator.as_deref().unwrap_or(","), files.latin1)?;
+        let mut rows = Rows::open_as(path, &files.separator_of(path), files.latin1)?;
         let id = rows.column(&files.item_id)?;
         let fields: Vec<usize> =
             files.words.iter().map(|name| rows.column(name)).collect::<Result<_, _>>()?;
@@ -57,18 +57,45 @@ pub(super) fn read(
         manifest.sources.extend(rows.finish()?);
         return projected(&corpus.weights(), "words", settings, say, path);
     }
-    let items =
-        Items::read(path, files.separator.as_deref().unwrap_or(","), &files.item_id, watch, manifest)?;
-    let width = items.width();
+    let separator = files.separator_of(path);
+    let items = Items::read(path, &separator, files.latin1, &files.item_id, watch, manifest)?;
+    let (values, described) = by_name(&items, names);
+    Ok(ItemFeatures { values, width: items.width(), described, from: "numbers" })
+}
+
+/// The features of users by their names, in their order, with a constant 1 behind them; and how many users have
+/// features. A user that the file does not name has the constant only.
+pub(super) fn of_users(
+    files: &EventFiles,
+    names: &[String],
+    manifest: &mut Manifest,
+    watch: Watch<'_>,
+) -> Result<Option<ItemFeatures>, DataError> {
+    let Some(path) = &files.users else { return Ok(None) };
+    let separator = files.separator_of(path);
+    let users = Items::read(path, &separator, files.latin1, &files.user_id, watch, manifest)?;
+    let (mut values, described) = by_name(&users, names);
+    let width = users.width();
+    if described == 0 {
+        let problem = "no user that occurs in events is in it: are the ids the same in both files?";
+        return Err(Problem::Setting(problem.into()).of(path));
+    }
+    values.chunks_exact_mut(width).for_each(|own| own[width - 1] = 1.0);
+    Ok(Some(ItemFeatures { values, width, described, from: "numbers" }))
+}
+
+/// The features of some names in their order, zeros for those that are not in the file; and how many are.
+fn by_name(known: &Items, names: &[String]) -> (Vec<f64>, usize) {
+    let width = known.width();
     let mut values = vec![0.0; names.len() * width];
     let mut described = 0;
     for (name, own) in names.iter().zip(values.chunks_exact_mut(width.max(1))) {
-        if let Some(&place) = items.places.get(name) {
-            own.copy_from_slice(&items.values[place as usize * width..][..width]);
+        if let Some(&place) = known.places.get(name) {
+            own.copy_from_slice(&known.values[place as usize * width..][..width]);
             described += 1;
         }
     }
-    Ok(ItemFeatures { values, width, described, from: "numbers" })
+    (values, described)
 }
 
 /// Who took each item, as a sparse matrix with a row for each item.

@@ -16,7 +16,7 @@ mod user_clusters;
 
 pub use events::{EventFiles, EventFormat, prepare_events};
 pub use files::{Event, RecommenderFiles, Shape};
-pub use prepare::{EVENTS, ITEMS, MOST_FEATURES, Normalise, POOLS, RecommenderSettings, USERS, prepare};
+pub use prepare::{EVENTS, ITEMS, MAX_FEATURES, Normalise, POOLS, RecommenderSettings, USERS, prepare};
 pub use ratings::{OwnRatings, Ratings};
 pub use user_clusters::{CENTRES, MEMBERS, UserClusterSettings, prepare_user_clusters};
 

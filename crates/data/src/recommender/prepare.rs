@@ -90,7 +90,7 @@ impl Default for RecommenderSettings {
 }
 
 /// More features than a linear learner can use: each agent keeps a matrix of their square.
-pub const MOST_FEATURES: usize = 512;
+pub const MAX_FEATURES: usize = 512;
 
 /// Prepares a recommender: a first pass over the events counts users and items, then the tags are read, and a
 /// second pass writes the events of the users that are left. Memory grows with users, items and tags, not with
@@ -107,10 +107,10 @@ pub fn prepare(
     if settings.dimension == 0 {
         return Err(Problem::Setting("there must be at least one feature".into()).of(target));
     }
-    if settings.dimension > MOST_FEATURES {
+    if settings.dimension > MAX_FEATURES {
         let problem = format!(
             "{} features are more than a linear learner can use, whose agents keep a matrix of their square: at \
-             most {MOST_FEATURES}",
+             most {MAX_FEATURES}",
             settings.dimension
         );
         return Err(Problem::Setting(problem).of(target));

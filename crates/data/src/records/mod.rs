@@ -302,17 +302,17 @@ impl Records {
     }
 }
 
-/// The first bytes of a file. Empty if it cannot be read: the error then comes from opening it.
+/// The first bytes of a file, decompressed if need be. Empty if it cannot be read: the error then comes from opening it.
 fn first_bytes(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        let _ = file.take(1 << 16).read_to_end(&mut bytes);
+    if let Ok(reader) = Source::open(path).and_then(|source| source.reader()) {
+        let _ = reader.take(1 << 16).read_to_end(&mut bytes);
     }
     bytes
 }
 
 /// What most likely separates the fields of a text file with a header: the candidate that its first line has most of.
-/// A comma if there is none of them, or if the file is compressed.
+/// A comma if there is none of them.
 #[must_use]
 pub fn detect_separator(path: &Path) -> &'static str {
     let bytes = first_bytes(path);
@@ -322,6 +322,15 @@ pub fn detect_separator(path: &Path) -> &'static str {
     let candidates = [",", "\t", ";", "|", "::"];
     // Of equals the first, so that a comma wins.
     candidates.into_iter().rev().max_by_key(|separator| count(separator)).unwrap_or(",")
+}
+
+/// The separator that is expected if the first line of the file has it, or else the one that it has most of.
+#[must_use]
+pub fn separator_or(path: &Path, expected: &str) -> String {
+    let bytes = first_bytes(path);
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    let has = line.windows(expected.len().max(1)).any(|window| window == expected.as_bytes());
+    if has { expected.into() } else { detect_separator(path).into() }
 }
 
 /// Finds the fields of a line.

@@ -7,6 +7,7 @@ use posse_core::privacy::PrivacyPolicy;
 use posse_core::{ConfigError, Registry};
 
 use crate::clock::Clock;
+use crate::trace::Tracer;
 
 /// Settings of an agent's runtime. Later versions may add some: write `..AgentConfig::default()`.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub struct AgentConfig {
     /// it does not wait.
     pub wait: Duration,
     /// How many choices may wait; beyond it the oldest expire early. Default 100 000.
-    pub most_pending: usize,
+    pub max_pending: usize,
     /// How messages travel between the agent and the coordinator. Default: over a link that stays open.
     pub carriage: Carriage,
     /// The first pause after a failure; it doubles up to `longest_pause`. Default 100 ms.
@@ -54,7 +55,9 @@ pub struct AgentConfig {
     pub tls: AgentTls,
     /// Algorithms from outside of posse that the agent knows. Default: none.
     pub registry: Registry,
-    /// Where the agent reads the time. Default: the system's clock.
+    /// Where traces of uploads are sent. Default: nowhere.
+    pub tracer: Option<Tracer>,
+    /// Where the agent reads the time. Default: the system's clock. If it is set back, time goes on from where it was.
     pub clock: Clock,
 }
 
@@ -105,7 +108,7 @@ impl Default for AgentConfig {
             expire_after: None,
             default_reward: None,
             wait: Duration::ZERO,
-            most_pending: 100_000,
+            max_pending: 100_000,
             carriage: Carriage::Link,
             first_pause: Duration::from_millis(100),
             longest_pause: Duration::from_secs(30),
@@ -114,6 +117,7 @@ impl Default for AgentConfig {
             new_life_if_superseded: false,
             tls: AgentTls::default(),
             registry: Registry::default(),
+            tracer: None,
             clock: Clock::system(),
         }
     }
@@ -122,8 +126,8 @@ impl Default for AgentConfig {
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.policy.as_ref().map_or(Ok(()), PrivacyPolicy::check)?;
-        if self.most_pending == 0 {
-            return Err(ConfigError::new("most_pending", 0, "it must be at least 1"));
+        if self.max_pending == 0 {
+            return Err(ConfigError::new("max_pending", 0, "it must be at least 1"));
         }
         if let Some(reward) = self.default_reward.filter(|reward| !reward.is_finite()) {
             return Err(ConfigError::new("default_reward", reward, "it must be finite"));

@@ -1,10 +1,10 @@
 //! Carrying an agent's frames: connect, join, say hello, and begin again when the link is cut.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use posse_core::session::DownFrame;
+use posse_core::session::{DownFrame, UpFrame};
 use posse_core::{ConfigError, Incarnation, Registry, Seed, Tick};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,10 +15,11 @@ use tracing::{debug, info, warn};
 
 use super::life::Life;
 use super::rules::Rules;
-use super::{AgentConfig, AgentError, Carriage, Shared};
+use super::{AgentConfig, AgentError, AgentInner, Carriage};
 use crate::lengths::Lengths;
 use crate::log::LogError;
 use crate::protocol::Versions;
+use crate::trace::{Tracer, Way};
 use crate::v1::coordinator_client::CoordinatorClient;
 use crate::v1::{JoinReply, JoinRequest};
 
@@ -44,6 +45,8 @@ pub(super) struct Carrier {
     /// Bytes of the longest frame that may come.
     longest: usize,
     registry: Registry,
+    /// Number and checksum of the newest message that the coordinator has accepted, as it said in the last join.
+    last_word: Option<(u64, u32)>,
 }
 
 impl Carrier {
@@ -104,6 +107,7 @@ impl Carrier {
             instances: Vec::new(),
             longest: 0,
             registry: config.registry.clone(),
+            last_word: None,
         })
     }
 
@@ -142,24 +146,24 @@ impl Carrier {
         }
     }
 
-    /// Joins to go on with a life, or for a new one.
-    async fn join(&mut self, life: Option<u64>) -> Result<JoinReply, Status> {
+    /// Joins to go on with a life, or for a new one after it; 0 stands for no life at all.
+    async fn join(&mut self, life: u64, resumes: bool) -> Result<JoinReply, Status> {
         self.refresh_token();
         let (instance, previous) =
             self.instances.split_last().map_or((0, &[][..]), |(own, earlier)| (*own, earlier));
         let Versions { oldest, newest } = Versions::OURS;
         let previous = previous.to_vec();
-        let join = JoinRequest {
-            protocol: newest,
-            oldest_protocol: oldest,
-            resumes: life.is_some(),
-            instance,
-            previous,
-            life: life.unwrap_or(0),
-        };
+        let join =
+            JoinRequest { protocol: newest, oldest_protocol: oldest, resumes, instance, previous, life };
         let request = self.request(join);
         let mut client = self.client().await?;
-        let reply = in_time(client.join(request)).await?;
+        let reply = tokio::time::timeout(PATIENCE, client.join(request)).await;
+        let reply = reply.map_err(|_| Status::deadline_exceeded("no answer in time"))??;
+        self.last_word = reply.metadata().get(crate::LAST_WORD).and_then(|word| {
+            let (sequence, checksum) = word.to_str().ok()?.split_once('-')?;
+            Some((sequence.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
+        });
+        let reply = reply.into_inner();
         Versions::OURS.understand(reply.protocol).map_err(Status::failed_precondition)?;
         if let Ok(rules) = Rules::told(&reply, &self.registry) {
             let lengths = Lengths::new(&rules.algorithm, rules.dimension, rules.agents);
@@ -175,7 +179,7 @@ impl Carrier {
         config: &AgentConfig,
     ) -> Result<(Rules, Incarnation), AgentError> {
         for attempt in 0.. {
-            match self.join(None).await {
+            match self.join(0, false).await {
                 Ok(reply) => {
                     let rules = Rules::told(&reply, &self.registry)?;
                     return Ok((rules, Incarnation(reply.incarnation)));
@@ -235,7 +239,7 @@ fn pause(config: &AgentConfig, attempt: u32) -> Duration {
 }
 
 /// Carries frames until the agent is closed.
-pub(super) async fn drive(shared: Arc<Shared>) {
+pub(super) async fn drive(shared: Arc<AgentInner>) {
     let mut stopped = shared.stop.subscribe();
     let mut attempt = 0;
     loop {
@@ -290,6 +294,8 @@ pub(super) async fn drive(shared: Arc<Shared>) {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
                 () = tokio::time::sleep_until(expiry) => {}
+                // A choice was made that expires before the one that was known.
+                () = shared.wake.notified() => {}
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             }
         }
@@ -297,7 +303,7 @@ pub(super) async fn drive(shared: Arc<Shared>) {
 }
 
 /// Takes in why the coordinator refused something, if it did, and whether this life goes on after it.
-fn take_refusal(shared: &Shared, life: &mut Life, status: &Status) {
+fn take_refusal(shared: &AgentInner, life: &mut Life, status: &Status) {
     let Some(reason) = status.metadata().get(crate::REASON).and_then(|reason| reason.to_str().ok()) else {
         return;
     };
@@ -308,7 +314,7 @@ fn take_refusal(shared: &Shared, life: &mut Life, status: &Status) {
 }
 
 /// Returns how long it is until `tick`, or a long time if there is none.
-fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
+fn from_now(shared: &AgentInner, tick: Option<Tick>) -> Duration {
     let now = shared.config.clock.now();
     tick.map_or(Duration::from_secs(3600), |tick| {
         Duration::from_micros(tick.0.saturating_sub(now.0).clamp(1000, 3_600_000_000))
@@ -316,18 +322,21 @@ fn from_now(shared: &Shared, tick: Option<Tick>) -> Duration {
 }
 
 /// Joins: checks the rules, and takes a new life if the old one cannot go on.
-async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
+async fn join(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> {
     let (over, life) = {
         let life = shared.life();
         (life.over, life.status.life)
     };
-    let reply = carrier.join(over.is_none().then_some(life)).await?;
+    let reply = carrier.join(life, over.is_none()).await?;
     let rules = Rules::told(&reply, &shared.config.registry)
         .map_err(|error| Status::failed_precondition(error.to_string()))?;
     let mut life = shared.life();
     if !life.rules().are_those_of(&rules) {
         let why = "the rules of the federation are not those that this agent was told: remove its state";
         return Err(Status::failed_precondition(why));
+    }
+    if let Some((sequence, checksum)) = carrier.last_word.filter(|_| over.is_none()) {
+        life.compare(sequence, checksum).map_err(|error| Status::failed_precondition(error.to_string()))?;
     }
     life.update_bounds(&rules);
     life.was_answered();
@@ -342,7 +351,7 @@ async fn join(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
 }
 
 /// One link, from hello to its end.
-async fn link(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
+async fn link(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> {
     join(shared, carrier).await?;
     let (outgoing, frames) = mpsc::channel(8);
     let request = carrier.request(ReceiverStream::new(frames));
@@ -371,16 +380,22 @@ async fn link(shared: &Shared, carrier: &mut Carrier) -> Result<(), Status> {
     }
 }
 
-fn receive(shared: &Shared, frame: posse_core::wire::v1::DownFrame) -> Result<(), Status> {
+fn receive(shared: &AgentInner, frame: posse_core::wire::v1::DownFrame) -> Result<(), Status> {
     let frame = DownFrame::from_wire(frame).map_err(|error| Status::invalid_argument(error.to_string()))?;
-    let mut life = shared.life();
-    life.receive(frame, shared.config.clock.now())
-        .map_err(|error| Status::failed_precondition(error.to_string()))
+    let acknowledged = frame.acknowledged;
+    let (mut life, now) = (shared.life(), shared.config.clock.now());
+    life.receive(frame, now).map_err(|error| {
+        life.fail_to_receive(&error, now, &shared.config);
+        Status::failed_precondition(error.to_string())
+    })?;
+    drop(life);
+    end_trace(shared, acknowledged);
+    Ok(())
 }
 
 /// Syncs the journal and sends everything that waits.
 async fn flush(
-    shared: &Shared,
+    shared: &AgentInner,
     outgoing: &mpsc::Sender<posse_core::wire::v1::UpFrame>,
 ) -> Result<(), Status> {
     for frame in collect(shared).await? {
@@ -390,7 +405,7 @@ async fn flush(
     Ok(())
 }
 
-async fn collect(shared: &Shared) -> Result<Vec<posse_core::session::UpFrame>, Status> {
+async fn collect(shared: &AgentInner) -> Result<Vec<UpFrame>, Status> {
     let (frames, files) = {
         let mut life = shared.life();
         if !life.has_mail() {
@@ -406,11 +421,33 @@ async fn collect(shared: &Shared) -> Result<Vec<posse_core::session::UpFrame>, S
         shared.life().synced(entries, &synced);
         synced.map_err(|error| Status::internal(error.to_string()))?;
     }
+    frames.iter().for_each(|frame| begin_trace(shared, frame));
     Ok(frames)
 }
 
+/// A message leaves. One that is sent again is still on the way that it began.
+fn begin_trace(shared: &AgentInner, frame: &UpFrame) {
+    if shared.config.tracer.is_none() || frame.message.is_none() {
+        return;
+    }
+    let agent = shared.life().id();
+    let mut traced = shared.traced.lock().unwrap_or_else(PoisonError::into_inner);
+    if traced.is_none_or(|traced| traced.sequence != frame.sequence) {
+        *traced = Tracer::begin(agent, frame);
+    }
+}
+
+/// The coordinator has accepted messages up to this number.
+fn end_trace(shared: &AgentInner, acknowledged: u64) {
+    let Some(tracer) = &shared.config.tracer else { return };
+    let mut traced = shared.traced.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(upload) = traced.take_if(|upload| upload.sequence <= acknowledged) {
+        tracer.tell(&upload, Way::Upload, upload.since);
+    }
+}
+
 /// Saves the state whenever the journal has become long, until the agent is closed.
-pub(super) async fn keep_saving(shared: Arc<Shared>) {
+pub(super) async fn keep_saving(shared: Arc<AgentInner>) {
     let mut stopped = shared.stop.subscribe();
     loop {
         tokio::select! {
@@ -432,7 +469,7 @@ pub(super) async fn keep_saving(shared: Arc<Shared>) {
 }
 
 /// Exchanges frames with one call after another, at least once in `every`, until a call fails.
-async fn exchange(shared: &Shared, carrier: &mut Carrier, every: Duration) -> Result<(), Status> {
+async fn exchange(shared: &AgentInner, carrier: &mut Carrier, every: Duration) -> Result<(), Status> {
     carrier.greeted = false;
     loop {
         let more = exchange_once_status(shared, carrier).await?;
@@ -452,7 +489,7 @@ async fn exchange(shared: &Shared, carrier: &mut Carrier, every: Duration) -> Re
 }
 
 /// Sends a frame, or asks, and takes in what waits. Says whether there is more to send.
-pub(super) async fn exchange_once(shared: &Shared, carrier: &mut Carrier) -> Result<bool, AgentError> {
+pub(super) async fn exchange_once(shared: &AgentInner, carrier: &mut Carrier) -> Result<bool, AgentError> {
     let done = exchange_once_status(shared, carrier).await;
     done.map_err(|status| {
         carrier.client = None;
@@ -466,7 +503,7 @@ pub(super) async fn exchange_once(shared: &Shared, carrier: &mut Carrier) -> Res
     })
 }
 
-async fn exchange_once_status(shared: &Shared, carrier: &mut Carrier) -> Result<bool, Status> {
+async fn exchange_once_status(shared: &AgentInner, carrier: &mut Carrier) -> Result<bool, Status> {
     if !carrier.greeted {
         join(shared, carrier).await?;
         carrier.greeted = true;

@@ -28,6 +28,7 @@ pub use rules::Rules;
 pub use sidecar::{Sidecar, SidecarAccess, UnixSidecar, sidecar, sidecar_for, sidecar_on_socket};
 
 use crate::log::LogError;
+use crate::trace::Traced;
 use life::Life;
 use link::Carrier;
 
@@ -37,7 +38,7 @@ use link::Carrier;
 /// crash; [`close`](Self::close) ends it in order.
 #[derive(Clone)]
 pub struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentInner>,
     /// Stops the tasks, which hold `shared` too, when the last clone is gone.
     _running: Arc<StopOnDrop>,
 }
@@ -50,7 +51,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-pub(crate) struct Shared {
+pub(crate) struct AgentInner {
     config: AgentConfig,
     life: Mutex<Life>,
     /// There is something to send.
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     asked_to_live: Notify,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     carrier: tokio::sync::Mutex<Carrier>,
+    /// The upload on its way, where uploads are traced.
+    traced: Mutex<Option<Traced>>,
 }
 
 /// A choice that waits for its reward. As text it is `life-number`.
@@ -154,6 +157,7 @@ impl Agent {
     /// Must be called in a tokio runtime, in which it goes on to carry messages.
     pub async fn start(config: AgentConfig) -> Result<Self, AgentError> {
         config.check()?;
+        let config = AgentConfig { clock: config.clock.clone().steady(), ..config };
         let mut carrier = Carrier::new(&config)?;
         let instance = noise::instance();
         carrier.set_instances(&[instance]);
@@ -170,7 +174,7 @@ impl Agent {
         };
         let (stop, _) = watch::channel(false);
         let running = StopOnDrop(stop.clone());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AgentInner {
             life: Mutex::new(life),
             wake: Notify::new(),
             save: Notify::new(),
@@ -179,6 +183,7 @@ impl Agent {
             asked_to_live: Notify::new(),
             tasks: Mutex::default(),
             carrier: tokio::sync::Mutex::new(carrier),
+            traced: Mutex::default(),
             config,
         });
         let mut tasks = Vec::new();
@@ -226,7 +231,12 @@ impl Agent {
     pub fn choose(&self, user: UserId, arms: &Arms) -> Result<Chosen, ChooseError> {
         let now = self.shared.config.clock.now();
         let mut life = self.life();
+        let before = life.next_expiry();
         let chosen = life.choose(user, arms, now, &self.shared.config);
+        if self.shared.config.carriage == Carriage::Link && life.next_expiry() != before {
+            // The task that carries messages sleeps until the expiry that it knew of.
+            self.shared.wake.notify_one();
+        }
         // What expired meanwhile may have been worth a message.
         self.shared.wake_for_mail(life);
         chosen
@@ -319,6 +329,17 @@ impl Agent {
         }
     }
 
+    /// Returns when `happened` is true of the agent's status. It is asked now, and again whenever something came in
+    /// or a link was cut.
+    pub async fn until(&self, happened: impl Fn(&AgentStatus) -> bool) {
+        let mut changed = self.shared.changed.subscribe();
+        while !happened(&self.status()) {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Stops carrying messages and saves the state. Other clones of this agent do not choose or learn any more, but
     /// can still be asked how it ended.
     pub async fn close(self) -> Result<(), AgentError> {
@@ -346,7 +367,7 @@ impl Agent {
     }
 }
 
-impl Shared {
+impl AgentInner {
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -283,7 +283,11 @@ async fn metrics(State(agent): State<Agent>) -> Response {
             "# HELP posse_agent_{name} {help}.\n# TYPE posse_agent_{name} {kind}\nposse_agent_{name}{suffix} {value}\n"
         ));
     }
-    text.push_str("# EOF\n");
+    let version = env!("CARGO_PKG_VERSION");
+    text.push_str(&format!(
+        "# HELP posse_agent_build_info Version of the program.\n# TYPE posse_agent_build_info gauge\n\
+         posse_agent_build_info{{version=\"{version}\"}} 1\n# EOF\n"
+    ));
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -50,7 +50,7 @@ impl AdminAccess {
 }
 
 #[derive(Clone)]
-struct Watched {
+struct AdminState {
     federations: Vec<FederationHandle>,
     metrics: Metrics,
     token: Arc<str>,
@@ -58,7 +58,7 @@ struct Watched {
 
 /// The site on the admin port.
 pub(super) fn site(federations: Vec<FederationHandle>, metrics: Metrics, access: &AdminAccess) -> Router {
-    let watched = Watched { federations, metrics, token: access.token.as_str().into() };
+    let watched = AdminState { federations, metrics, token: access.token.as_str().into() };
     let guarded = Router::new()
         .route("/v1/federations/{federation}/agents", get(agents))
         .route("/v1/federations/{federation}/agents/{agent}", get(agent))
@@ -71,7 +71,7 @@ pub(super) fn site(federations: Vec<FederationHandle>, metrics: Metrics, access:
         .with_state(watched)
 }
 
-async fn authenticate(State(watched): State<Watched>, request: Request, next: Next) -> Response {
+async fn authenticate(State(watched): State<AdminState>, request: Request, next: Next) -> Response {
     let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
     if bool::from(shown.as_bytes().ct_eq(watched.token.as_bytes())) {
@@ -85,10 +85,12 @@ fn refuse(status: StatusCode, why: &str) -> Response {
     (status, Json(json!({ "error": why }))).into_response()
 }
 
-async fn metrics_page(State(watched): State<Watched>) -> Response {
+async fn metrics_page(State(watched): State<AdminState>) -> Response {
     for federation in &watched.federations {
         if let Some((staleness, observations)) = federation.measure().await {
-            watched.metrics.measured(&federation.config().name, staleness, observations);
+            let name = &federation.config().name;
+            watched.metrics.measured(name, staleness, observations);
+            watched.metrics.each_agent(name, &federation.agents().await);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -96,7 +98,7 @@ async fn metrics_page(State(watched): State<Watched>) -> Response {
 }
 
 /// Healthy if every federation can keep what it is sent; says why if one cannot.
-async fn health(State(watched): State<Watched>) -> Response {
+async fn health(State(watched): State<AdminState>) -> Response {
     let mut healthy = true;
     let mut federations = Vec::new();
     for federation in &watched.federations {
@@ -107,6 +109,7 @@ async fn health(State(watched): State<Watched>) -> Response {
             "healthy": standing.trouble.is_none(),
             "why": standing.trouble,
             "connected": standing.connected,
+            "away": standing.away,
             "quarantined": standing.quarantined.iter().map(|agent| agent.0).collect::<Vec<_>>(),
         }));
     }
@@ -114,7 +117,7 @@ async fn health(State(watched): State<Watched>) -> Response {
     (status, Json(json!({ "healthy": healthy, "federations": federations }))).into_response()
 }
 
-impl Watched {
+impl AdminState {
     fn federation(&self, name: &str) -> Result<&FederationHandle, Box<Response>> {
         let found = self.federations.iter().find(|federation| federation.config().name == name);
         found.ok_or_else(|| {
@@ -123,14 +126,14 @@ impl Watched {
     }
 }
 
-async fn agents(State(watched): State<Watched>, InPath(name): InPath<String>) -> Response {
+async fn agents(State(watched): State<AdminState>, InPath(name): InPath<String>) -> Response {
     match watched.federation(&name) {
         Ok(federation) => Json(federation.agents().await).into_response(),
         Err(refused) => *refused,
     }
 }
 
-async fn agent(State(watched): State<Watched>, InPath((name, agent)): InPath<(String, u64)>) -> Response {
+async fn agent(State(watched): State<AdminState>, InPath((name, agent)): InPath<(String, u64)>) -> Response {
     let federation = match watched.federation(&name) {
         Ok(federation) => federation,
         Err(refused) => return *refused,
@@ -146,7 +149,7 @@ fn unknown(agent: u64) -> Response {
 }
 
 async fn act(
-    State(watched): State<Watched>,
+    State(watched): State<AdminState>,
     InPath((name, agent, action)): InPath<(String, u64, String)>,
 ) -> Response {
     let federation = match watched.federation(&name) {

@@ -17,7 +17,7 @@ use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 
 use super::incoming::{OpenCall, Peer};
-use super::service::Shared;
+use super::service::ServiceState;
 use crate::REASON;
 use crate::federation::{Reason, Refusal};
 use crate::metrics::Metrics;
@@ -29,7 +29,7 @@ const CALLS: u32 = 8;
 #[derive(Clone)]
 pub(super) struct Guarded<S> {
     pub(super) service: S,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServiceState>,
     pub(super) metrics: Metrics,
 }
 

@@ -5,25 +5,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, TimeSpan};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What agents may ask of a coordinator before it refuses or slows them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at a time. Default 20 000.
+    /// in [1, 1000000]: connections at a time. Default 20 000.
     pub connections: u64,
-    /// Connections at a time from one address. Default 2000.
+    /// in [1, 1000000]: connections at a time from one address. Default 2000.
     pub connections_per_address: u64,
-    /// Calls that may be open at a time on one connection: a proxy carries many agents over one. Default 2000.
+    /// in [1, 1000000]: calls that may be open at a time on one connection; a proxy carries many agents over one. Default 2000.
     pub streams_per_connection: u64,
-    /// Frames, joins and leaves a second that an agent may send on average; twice as many at once. Default 1000.
+    /// in [1, 1000000]: frames, joins and leaves a second that an agent may send on average; twice as many at once. Default 1000.
     pub frames_per_second: u64,
-    /// Megabytes of frames that may wait for the log; links wait beyond it. Default 256.
+    /// in [1, 2048]: megabytes of frames that may wait for the log; links wait beyond it. Default 256.
     pub waiting_megabytes: u64,
-    /// How long a connection may take to say anything sensible, and a link to answer a ping. Default 20 s.
+    /// How long a connection may take to say anything sensible, and a link to answer a ping; 1s to 1h. Default 20 s.
     pub patience: TimeSpan,
 }
 

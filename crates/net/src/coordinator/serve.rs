@@ -20,14 +20,15 @@ use super::admin::{self, AdminAccess};
 use super::guard::{Guarded, Turns};
 use super::incoming::{Addresses, Incoming, Places};
 use super::limits::{Limits, Rates, Room};
-use super::service::{Service, Shared};
+use super::service::{Service, ServiceState};
 use super::tls::{Certificates, Doorway};
 use super::tokens::{TokenError, Tokens};
 use crate::clock::Clock;
-use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
+use crate::federation::{Command, FederationConfig, FederationError, FederationHandle, Watching};
 use crate::http::Limited;
 use crate::log::{FileLog, Log, LogError};
 use crate::metrics::Metrics;
+use crate::trace::Tracer;
 use crate::v1::coordinator_server::CoordinatorServer;
 
 /// Connections at a time to the admin port.
@@ -104,6 +105,10 @@ pub struct Options {
     pub clock: Clock,
     /// How the log in a directory is opened.
     pub log: LogKind,
+    /// Where traces of uploads are sent. Default: nowhere.
+    pub tracer: Option<Tracer>,
+    /// The commit that the program was built from, for `posse_build_info`.
+    pub commit: Option<String>,
 }
 
 /// A kind of log: what opens one in a directory.
@@ -133,7 +138,7 @@ impl std::fmt::Debug for LogKind {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { insecure: false, clock: Clock::system(), log: LogKind::default() }
+        Self { insecure: false, clock: Clock::system(), log: LogKind::default(), tracer: None, commit: None }
     }
 }
 
@@ -271,7 +276,7 @@ pub struct Running {
 struct Changeable {
     tokens: Option<Arc<Tokens>>,
     certificates: Option<Arc<Certificates>>,
-    shared: Arc<Shared>,
+    shared: Arc<ServiceState>,
     places: Arc<Places>,
     addresses: Arc<Addresses>,
 }
@@ -342,6 +347,7 @@ impl Running {
 pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, ServeError> {
     config.check(options.insecure)?;
     let metrics = Metrics::default();
+    metrics.build(options.commit.as_deref());
     let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
     let tokens = match config.authentication {
         Authentication::Token => Some(Arc::new(Tokens::open(&config.token_file())?)),
@@ -358,16 +364,17 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
         let directory = config.log_directory(&federation.name);
         let open = || {
             let (clock, metrics) = (options.clock.clone(), metrics.clone());
+            let tracer = options.tracer.clone();
             let kind = options.log.clone();
             let place = directory.clone();
             let log = Box::new(move || (kind.0)(&place));
-            FederationHandle::open(federation.clone(), &directory, log, clock, metrics)
+            FederationHandle::open(federation.clone(), &directory, log, Watching { clock, metrics, tracer })
         };
         let handle =
             open().map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
         federations.push(handle);
     }
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServiceState {
         federations: federations.clone(),
         tokens: tokens.clone(),
         rates: Rates::new(config.limits.frames_per_second),

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use posse_core::session::{DownFrame, UpFrame};
-use posse_core::wire::v1 as wire;
 use posse_core::{AgentId, Incarnation};
-use prost::Message;
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -15,18 +14,20 @@ use super::guard::{Call, Turns};
 use super::limits::{Rates, Room};
 use super::tokens::Tokens;
 use crate::federation::{
-    Answer, Attached, Command, FederationHandle, Outgoing, Process, Reason, Refusal, gone, outbox,
+    Attached, Command, FederationHandle, FrameStream, Joined, LastWord, Process, Reason, Refusal, ReplyTo,
+    gone, outbox,
 };
 use crate::metrics::Metrics;
 use crate::protocol::Versions;
+use crate::received::ReceivedFrame;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
 
 /// The gRPC methods that agents call.
 #[derive(Clone)]
-pub(super) struct Service(pub(super) Arc<Shared>);
+pub(super) struct Service(pub(super) Arc<ServiceState>);
 
-pub(super) struct Shared {
+pub(super) struct ServiceState {
     pub(super) federations: Vec<FederationHandle>,
     /// `None`: agents are believed who they say they are.
     pub(super) tokens: Option<Arc<Tokens>>,
@@ -52,7 +53,7 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     caller.ok_or_else(|| Status::internal("the call did not come through the door"))
 }
 
-impl Shared {
+impl ServiceState {
     /// Who makes a call with these headers, or why the call is refused.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
         let text = |key: &str| headers.get(key).and_then(|value| value.to_str().ok());
@@ -116,8 +117,8 @@ impl Shared {
     async fn admit(
         &self,
         caller: &Caller,
-        frame: wire::UpFrame,
-    ) -> Result<(UpFrame, OwnedSemaphorePermit), Refusal> {
+        frame: ReceivedFrame,
+    ) -> Result<(UpFrame, Bytes, OwnedSemaphorePermit), Refusal> {
         let admitted = self.judge(caller, frame).await;
         if let Err(Refusal { reason, .. }) = admitted {
             caller.federation.send(Command::Refused { agent: caller.agent, reason }).await;
@@ -128,24 +129,25 @@ impl Shared {
     async fn judge(
         &self,
         caller: &Caller,
-        frame: wire::UpFrame,
-    ) -> Result<(UpFrame, OwnedSemaphorePermit), Refusal> {
-        let bytes = frame.encoded_len() as u64;
+        frame: ReceivedFrame,
+    ) -> Result<(UpFrame, Bytes, OwnedSemaphorePermit), Refusal> {
+        let length = frame.length();
         let longest = caller.federation.config().longest_frame();
-        if bytes > longest {
-            let why = format!("a frame of {bytes} bytes: this federation's have at most {longest}");
+        if length > longest {
+            let why = format!("a frame of {length} bytes: this federation's have at most {longest}");
             return Err(Refusal::new(Reason::TooLarge, why));
         }
         self.limit(caller)?;
+        let (frame, bytes) = frame.into_parts();
         let frame = UpFrame::from_wire(frame)?;
-        let room = self.room.take(bytes).await;
-        Ok((frame, room.ok_or_else(|| Refusal::unavailable("it is shutting down"))?))
+        let room = self.room.take(length).await;
+        Ok((frame, bytes, room.ok_or_else(|| Refusal::unavailable("it is shutting down"))?))
     }
 }
 
 #[tonic::async_trait]
 impl Coordinator for Service {
-    type LinkStream = Outgoing;
+    type LinkStream = FrameStream;
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
         let caller = caller(&request)?;
@@ -158,13 +160,13 @@ impl Coordinator for Service {
         let agent = caller.agent;
         self.0.limit(&caller).map_err(Refusal::into_status)?;
         let process = Process { instance, previous, life: Incarnation(life) };
-        let life = caller.federation.ask(|reply| Command::Join { agent, resumes, process, reply }).await;
-        let incarnation = life.ok_or_else(gone)?.map_err(Refusal::into_status)?.0;
+        let joined = caller.federation.ask(|reply| Command::Join { agent, resumes, process, reply }).await;
+        let Joined { life, last_word } = joined.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         let config = caller.federation.config();
-        Ok(Response::new(JoinReply {
+        let mut reply = Response::new(JoinReply {
             protocol: spoken,
             agent: agent.0,
-            incarnation,
+            incarnation: life.0,
             algorithm: serde_json::to_string(&config.algorithm).expect("settings have string keys"),
             dimension: config.dimension,
             agents: config.agents,
@@ -174,10 +176,18 @@ impl Coordinator for Service {
             max_frame_bytes: config.longest_frame(),
             feature_bound: config.feature_bound,
             reward_bound: config.reward_bound,
-        }))
+        });
+        if let Some(LastWord { sequence, checksum, .. }) = last_word {
+            let word = format!("{sequence}-{checksum:08x}").parse().expect("digits and a hyphen");
+            reply.metadata_mut().insert(crate::LAST_WORD, word);
+        }
+        Ok(reply)
     }
 
-    async fn link(&self, request: Request<Streaming<wire::UpFrame>>) -> Result<Response<Outgoing>, Status> {
+    async fn link(
+        &self,
+        request: Request<Streaming<ReceivedFrame>>,
+    ) -> Result<Response<FrameStream>, Status> {
         let caller = caller(&request)?;
         let number = self.0.links.fetch_add(1, Ordering::Relaxed);
         let (outbox, outgoing, over) = outbox();
@@ -201,13 +211,15 @@ impl Coordinator for Service {
         Ok(Response::new(outgoing))
     }
 
-    async fn exchange(&self, request: Request<wire::UpFrame>) -> Result<Response<ExchangeReply>, Status> {
+    async fn exchange(&self, request: Request<ReceivedFrame>) -> Result<Response<ExchangeReply>, Status> {
         let caller = caller(&request)?;
-        let (frame, permit) =
+        let (frame, bytes, permit) =
             self.0.admit(&caller, request.into_inner()).await.map_err(Refusal::into_status)?;
         let agent = caller.agent;
-        let ask =
-            |reply| Command::Frame { agent, frame, answer: Answer::Exchange(reply), permit: Some(permit) };
+        let ask = |reply| {
+            let (answer, frame) = (ReplyTo::Exchange(reply), Box::new(frame));
+            Command::Frame { agent, frame, bytes, answer, permit: Some(permit) }
+        };
         let frames = caller.federation.ask(ask).await.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         Ok(Response::new(ExchangeReply { frames: frames.iter().map(DownFrame::to_wire).collect() }))
     }
@@ -224,10 +236,10 @@ impl Coordinator for Service {
 
 /// Brings an agent's frames to the owner until the agent stops or something is wrong.
 async fn listen(
-    shared: &Shared,
+    shared: &ServiceState,
     caller: &Caller,
     link: u64,
-    incoming: &mut Streaming<wire::UpFrame>,
+    incoming: &mut Streaming<ReceivedFrame>,
 ) -> Result<(), Status> {
     while let Some(next) = incoming.message().await.transpose() {
         // In a box of its own: a silent agent should not occupy the room that a frame needs.
@@ -238,10 +250,10 @@ async fn listen(
 
 /// Brings one frame, or what came instead of one.
 async fn bring(
-    shared: &Shared,
+    shared: &ServiceState,
     caller: &Caller,
     link: u64,
-    next: Result<wire::UpFrame, Status>,
+    next: Result<ReceivedFrame, Status>,
 ) -> Result<(), Status> {
     let Caller { agent, federation, .. } = caller;
     let frame = match next {
@@ -257,8 +269,8 @@ async fn bring(
             return Err(Refusal::new(reason, status.message()).into_status());
         }
     };
-    let (frame, permit) = shared.admit(caller, frame).await.map_err(Refusal::into_status)?;
-    let answer = Answer::Link(link);
-    let command = Command::Frame { agent: *agent, frame, answer, permit: Some(permit) };
+    let (frame, bytes, permit) = shared.admit(caller, frame).await.map_err(Refusal::into_status)?;
+    let (answer, frame) = (ReplyTo::Link(link), Box::new(frame));
+    let command = Command::Frame { agent: *agent, frame, bytes, answer, permit: Some(permit) };
     if federation.send(command).await { Ok(()) } else { Err(gone()) }
 }

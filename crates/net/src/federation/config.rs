@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry, LogEvent};
+use posse_core::settings::Described;
 use posse_core::{AgentId, Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape, TimeSpan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,55 +20,59 @@ const LARGEST: u64 = 1 << 30;
 const YEAR: TimeSpan = TimeSpan::from_secs(31_536_000);
 
 /// What is agreed on in a federation. Agents learn it when they join.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(deny_unknown_fields)]
 pub struct FederationConfig {
     /// Its name, in metadata and in the data directory: letters, digits, `-` and `_`.
     pub name: String,
     /// How agents choose and share.
     pub algorithm: Algorithm,
-    /// Features of an arm that mean the same to all agents (d).
+    /// d in [1, 16384]: features of an arm that mean the same to all agents.
     pub dimension: u64,
-    /// How many agents the algorithm may assume (N); only some use it. Default 100.
+    /// N ≥ 1: how many agents the algorithm may assume; only some use it. Default 100.
     #[serde(default = "default_agents")]
     pub agents: u64,
-    /// How many interactions the algorithm may assume (T); only some use it. Default 1 000 000.
+    /// T ≥ 1: how many interactions the algorithm may assume; only some use it. Default 1 000 000.
     #[serde(default = "default_horizon")]
     pub horizon: u64,
     /// Where randomised rules draw from. Default 0.
     #[serde(default)]
     pub seed: u64,
-    /// Largest norm of an arm's features (L). Uploads that need larger ones are refused. Default: not checked.
+    /// L > 0: largest norm of an arm's features. Uploads that need larger ones are refused. Not set: not checked.
     #[serde(default)]
     pub feature_bound: Option<f64>,
-    /// Largest absolute reward (Y). Uploads that need larger ones are refused. Default: not checked.
+    /// Y > 0: largest absolute reward. Uploads that need larger ones are refused. Not set: not checked.
     #[serde(default)]
     pub reward_bound: Option<f64>,
-    /// Kilobytes of the longest frame that is taken. Default: what a matrix of the dimension needs, 256 times
+    /// in [1, 1048576]: kilobytes of the longest frame that is taken. Not set: what a matrix of the dimension needs, 256 times
     /// that where agents speak of clusters of users, and for networks a matrix of their parameters.
     #[serde(default)]
     pub frame_kilobytes: Option<u64>,
     /// How long a frame may be unanswered before it is sent again. Default 2 s.
     #[serde(default = "default_resend")]
     pub resend_after: TimeSpan,
-    /// Megabytes of log after which the state is saved and the log cut. Default 64.
+    /// ≥ 1: megabytes of log after which the state is saved and the log cut. Default 64.
     #[serde(default = "default_snapshot")]
     pub snapshot_megabytes: u64,
-    /// Refused messages in a row after which an agent is quarantined. Default 10.
+    /// ≥ 1: refused messages in a row after which an agent is quarantined. Default 10.
     #[serde(default = "default_quarantine_after")]
     pub quarantine_after: u64,
     /// How long an agent stays in quarantine. Default 10 minutes.
     #[serde(default = "default_quarantine")]
     pub quarantine: TimeSpan,
-    /// Observations a second that an agent may make on average. Uploads that claim more are refused. Default 10 000.
+    /// in [1, 100000000]: observations a second that an agent may make on average. Uploads that claim more are refused. Default 10 000.
     #[serde(default = "default_observations")]
     pub observations_per_second: u64,
     /// How long a round or a phase waits for agents that do not answer, unless the algorithm's own
     /// `round_deadline` or `phase_deadline` says so. Default 30 s.
     #[serde(default = "default_deadline")]
     pub deadline: TimeSpan,
+    /// How long an agent without a link counts as there: after its link ended, or after its last call. Rounds and
+    /// phases that wait only for agents that are away do not wait any longer. Default 5 minutes.
+    #[serde(default = "default_lease")]
+    pub lease: TimeSpan,
     /// Whether entries of the log are kept that saved states have made superfluous. An agent's part can be retracted
-    /// only as long as every entry since the beginning is there. Default: no.
+    /// only as long as every entry since the beginning is there. Default false.
     #[serde(default)]
     pub keep_history: bool,
 }
@@ -96,6 +101,9 @@ const fn default_observations() -> u64 {
 const fn default_deadline() -> TimeSpan {
     TimeSpan::from_secs(30)
 }
+const fn default_lease() -> TimeSpan {
+    TimeSpan::from_secs(300)
+}
 
 impl FederationConfig {
     /// A federation with every other setting at its default.
@@ -117,6 +125,7 @@ impl FederationConfig {
             quarantine: default_quarantine(),
             observations_per_second: default_observations(),
             deadline: default_deadline(),
+            lease: default_lease(),
             keep_history: false,
         }
     }
@@ -149,8 +158,10 @@ impl FederationConfig {
             let allowed = "its one learner would need everybody's raw data: it is for experiments";
             return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
         }
-        if self.deadline > YEAR {
-            return Err(ConfigError::new("deadline", self.deadline, "it must be at most 365d"));
+        for (name, span) in [("deadline", self.deadline), ("lease", self.lease)] {
+            if span > YEAR {
+                return Err(ConfigError::new(name, span, "it must be at most 365d"));
+            }
         }
         if self.observations_per_second > 100_000_000 {
             let allowed = "it must be at most 100000000";
@@ -172,7 +183,8 @@ impl FederationConfig {
                 return Err(ConfigError::new(name, value, "it must be at least 1"));
             }
         }
-        for (name, span) in [("resend_after", self.resend_after), ("deadline", self.deadline)] {
+        let spans = [("resend_after", self.resend_after), ("deadline", self.deadline), ("lease", self.lease)];
+        for (name, span) in spans {
             if span < TimeSpan::from_millis(1) {
                 return Err(ConfigError::new(name, span, "it must be at least 1ms"));
             }
@@ -236,6 +248,15 @@ impl FederationConfig {
     /// agent had shared is left out; that needs all entries since the beginning, so with a saved state before the
     /// retraction it fails.
     pub fn replay(&self, replay: &Replay) -> Result<Hub, FederationError> {
+        self.replay_with(replay, |_| {})
+    }
+
+    /// The same, with a look at every entry that counts, in order.
+    pub(super) fn replay_with(
+        &self,
+        replay: &Replay,
+        mut look: impl FnMut(&LogEntry),
+    ) -> Result<Hub, FederationError> {
         let mut hub = self.hub()?;
         let retracted = retractions(&replay.entries)?.unwrap_or_default();
         if let Some(state) = &replay.state {
@@ -251,6 +272,7 @@ impl FederationConfig {
                 entry = whole.without(*agent).map_err(|error| broken(index, &error))?;
             }
             if let Some(entry) = entry {
+                look(&entry);
                 hub.replay(entry).map_err(|error| broken(index, &error))?;
             }
         }

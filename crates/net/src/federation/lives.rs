@@ -49,7 +49,11 @@ impl Lives {
             self.speaks(agent, process);
             return Ok(Incarnation(0));
         }
-        let newest = self.newest(hub, agent);
+        // The coordinator may have forgotten in a restart that it gave out the life that ends here. A new life of the same number
+        // could not be told from it.
+        let known = self.newest(hub, agent);
+        let ends = if process.life.0 <= known.0.saturating_add(AHEAD) { process.life } else { known };
+        let newest = known.max(ends);
         let Some(life) = newest.0.checked_add(1) else {
             let why = format!("{agent} has used up the numbers of its lives: give it another agent number");
             return Err(Refusal::new(Reason::Sequence, why));

@@ -1,14 +1,16 @@
 //! One federation on this coordinator: its rules, its log, and the one thread that owns its hub.
 
+mod accounts;
 mod conduct;
 mod config;
 mod credit;
 mod deadline;
-mod ledger;
+mod last_words;
 mod lives;
 mod outbox;
 mod owner;
 mod possible;
+mod presence;
 mod refusal;
 mod stopwatch;
 mod validate;
@@ -17,21 +19,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use posse_core::session::{DownFrame, UpFrame};
 use posse_core::{AgentId, AgentStanding, ConfigError, Cost, Epoch, Incarnation};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+pub use accounts::AgentInfo;
 pub use config::FederationConfig;
-pub use ledger::AgentInfo;
-pub(crate) use outbox::{Outbox, Outgoing, gone, outbox};
+pub(crate) use last_words::LastWord;
+pub(crate) use outbox::{FrameStream, Outbox, gone, outbox};
 pub use refusal::{Reason, Refusal};
 
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::log::{Log, LogError};
 use crate::metrics::Metrics;
+use crate::trace::Tracer;
 
 /// Commands that may wait for the owner. More wait at their links.
 const QUEUE: usize = 4096;
@@ -90,6 +95,24 @@ pub enum FederationError {
 /// How an owner opens its log, at the start and again after a failure.
 pub type OpenLog = Box<dyn Fn() -> Result<Box<dyn Log>, LogError> + Send>;
 
+/// What a federation keeps, and where.
+pub(crate) struct Kept {
+    open: OpenLog,
+    directory: PathBuf,
+    audit: Audit,
+}
+
+/// Where a federation reads the time, and where it says what it does.
+#[derive(Clone, Debug)]
+pub struct Watching {
+    /// The clock that deadlines and leases go by.
+    pub clock: Clock,
+    /// The counters of the coordinator process.
+    pub metrics: Metrics,
+    /// Where traces of uploads are sent.
+    pub tracer: Option<Tracer>,
+}
+
 /// A federation that runs: cheap to clone, usable from anywhere.
 #[derive(Clone, Debug)]
 pub struct FederationHandle {
@@ -107,6 +130,8 @@ pub struct Standing {
     pub quarantined: Vec<AgentId>,
     /// How many agents have an open link.
     pub connected: usize,
+    /// How many agents were away for longer than their lease, so that rounds do not wait for them.
+    pub away: usize,
     /// What agents have sent since the start.
     pub up: Cost,
     /// What agents were sent since the start.
@@ -127,7 +152,7 @@ pub struct Retraction {
 
 /// What a coordinator holds at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
+pub struct FederationView {
     /// The epoch of the coordinator's history. A new one begins when the end of the log was lost.
     pub epoch: Epoch,
     /// How many changes the evidence has seen.
@@ -159,8 +184,10 @@ pub(crate) enum Command {
     },
     Frame {
         agent: AgentId,
-        frame: UpFrame,
-        answer: Answer,
+        frame: Box<UpFrame>,
+        /// The frame as it came, for the log.
+        bytes: Bytes,
+        answer: ReplyTo,
         permit: Option<OwnedSemaphorePermit>,
     },
     /// Something was refused before it got here.
@@ -172,7 +199,7 @@ pub(crate) enum Command {
         agent: AgentId,
         resumes: bool,
         process: Process,
-        reply: Reply<Incarnation>,
+        reply: Reply<Joined>,
     },
     Leave {
         agent: AgentId,
@@ -203,7 +230,7 @@ pub(crate) enum Command {
         reply: Reply<bool>,
     },
     Look {
-        reply: oneshot::Sender<Option<View>>,
+        reply: oneshot::Sender<Option<FederationView>>,
     },
     /// How far agents are behind, and how many observations there are.
     Measure {
@@ -223,6 +250,15 @@ pub(crate) enum Command {
     Abort,
 }
 
+/// The answer to a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// The number of a new life; 0 for an agent that goes on with one.
+    pub(crate) life: Incarnation,
+    /// The newest message that was accepted of the life that goes on.
+    pub(crate) last_word: Option<LastWord>,
+}
+
 /// The process that speaks for an agent, as it names itself in a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -230,7 +266,7 @@ pub(crate) struct Process {
     pub(crate) instance: u64,
     /// Processes that used the agent's state before it; none without a state.
     pub(crate) previous: Vec<u64>,
-    /// The life that it goes on with; 0 if it does not say.
+    /// The life that it goes on with, or that ends with this join; 0 if it does not say.
     pub(crate) life: Incarnation,
 }
 
@@ -245,7 +281,7 @@ pub(crate) struct Attached {
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 /// Who waits for the outcome of a frame.
-pub(crate) enum Answer {
+pub(crate) enum ReplyTo {
     /// A link: refusals end it.
     Link(u64),
     /// An exchange: everything that waits for the agent is the answer.
@@ -259,8 +295,7 @@ impl FederationHandle {
         config: FederationConfig,
         directory: &Path,
         log: OpenLog,
-        clock: Clock,
-        metrics: Metrics,
+        watching: Watching,
     ) -> Result<Self, FederationError> {
         config.check()?;
         config::check_unchanged(&config, directory)?;
@@ -268,7 +303,8 @@ impl FederationHandle {
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
         let audit = Audit::open(directory);
-        owner::spawn(Arc::clone(&config), log, clock, metrics, audit, Arc::clone(&standing), queue)?;
+        let kept = Kept { open: log, directory: directory.into(), audit };
+        owner::spawn(Arc::clone(&config), kept, watching, Arc::clone(&standing), queue)?;
         Ok(Self { config, commands, standing })
     }
 
@@ -285,7 +321,7 @@ impl FederationHandle {
     }
 
     /// What the coordinator holds; `None` while it cannot use its log.
-    pub async fn look(&self) -> Option<View> {
+    pub async fn look(&self) -> Option<FederationView> {
         self.ask(|reply| Command::Look { reply }).await.flatten()
     }
 

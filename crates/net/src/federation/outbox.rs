@@ -15,16 +15,16 @@ use posse_core::wire::v1 as wire;
 use tonic::Status;
 
 /// Frames for one agent that may wait.
-const MOST: usize = 8;
+const MAX_FRAMES: usize = 8;
 
 /// The owner's end. Dropping it ends the link, and that cannot fail, be full or be forgotten on some path.
-pub(crate) struct Outbox(Arc<Shared>);
+pub(crate) struct Outbox(Arc<OutboxState>);
 
 /// The agent's end: the stream of frames that travels to it.
-pub(crate) struct Outgoing(Arc<Shared>);
+pub(crate) struct FrameStream(Arc<OutboxState>);
 
 /// A view from the side: ready when the link is over, whichever end closed it.
-pub(crate) struct Over(Arc<Shared>);
+pub(crate) struct Over(Arc<OutboxState>);
 
 /// What became of a frame.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) enum Posted {
 }
 
 #[derive(Default)]
-struct Shared(Mutex<Queue>);
+struct OutboxState(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -52,12 +52,12 @@ struct Queue {
 }
 
 /// A queue for one link.
-pub(crate) fn outbox() -> (Outbox, Outgoing, Over) {
-    let shared = Arc::<Shared>::default();
-    (Outbox(Arc::clone(&shared)), Outgoing(Arc::clone(&shared)), Over(shared))
+pub(crate) fn outbox() -> (Outbox, FrameStream, Over) {
+    let shared = Arc::<OutboxState>::default();
+    (Outbox(Arc::clone(&shared)), FrameStream(Arc::clone(&shared)), Over(shared))
 }
 
-impl Shared {
+impl OutboxState {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +78,7 @@ impl Outbox {
         if queue.unread || queue.ended.is_some() {
             return Posted::Unread;
         }
-        if queue.frames.len() >= MOST {
+        if queue.frames.len() >= MAX_FRAMES {
             return Posted::Dropped;
         }
         queue.frames.push_back(frame);
@@ -125,7 +125,7 @@ impl Future for &Over {
     }
 }
 
-impl Stream for Outgoing {
+impl Stream for FrameStream {
     type Item = Result<wire::DownFrame, Status>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -145,7 +145,7 @@ impl Stream for Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for FrameStream {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         queue.unread = true;
@@ -189,12 +189,12 @@ mod tests {
     #[tokio::test]
     async fn a_full_queue_drops_frames_and_still_ends_with_the_reason() {
         let (outbox, mut outgoing, _over) = outbox();
-        for sequence in 0..MOST as u64 {
+        for sequence in 0..MAX_FRAMES as u64 {
             assert_eq!(outbox.post(frame(sequence)), Posted::Queued);
         }
         assert_eq!(outbox.post(frame(99)), Posted::Dropped);
         outbox.end(Status::unauthenticated("revoked"));
-        for sequence in 0..MOST as u64 {
+        for sequence in 0..MAX_FRAMES as u64 {
             assert_eq!(outgoing.next().await.unwrap().unwrap().sequence, sequence);
         }
         assert_eq!(outgoing.next().await.unwrap().unwrap_err().code(), Code::Unauthenticated);

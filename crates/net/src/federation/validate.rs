@@ -8,15 +8,16 @@ use super::{FederationConfig, possible};
 
 /// `Ok` if observations within the federation's bounds could have produced the message.
 pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), ProtocolError> {
-    let (features, rewards) = (config.feature_bound, config.reward_bound);
     match message {
-        Uplink::Pull(Pull { upload: Some(upload), .. }) => check(config, &Uplink::Evidence(upload.clone())),
-        Uplink::Evidence(EvidenceUpload { evidence, .. }) | Uplink::RoundEvidence { evidence, .. } => {
+        Uplink::Pull(Pull { upload: Some(EvidenceUpload { evidence, .. }), .. })
+        | Uplink::Evidence(EvidenceUpload { evidence, .. })
+        | Uplink::RoundEvidence { evidence, .. } => {
             // Of another dimension: core says it better.
             if evidence.dimension() as u64 != config.dimension {
                 return Ok(());
             }
-            possible::check(&evidence.unwrap(), features, rewards)
+            // The coordinator that takes the message in finds it unpacked.
+            possible::check(evidence.evidence(), config.feature_bound, config.reward_bound)
         }
         Uplink::Cluster(upload) => cluster(config, upload),
         Uplink::Clusters(list) => list.uploads.iter().try_for_each(|upload| cluster(config, upload)),
@@ -34,7 +35,9 @@ fn cluster(config: &FederationConfig, upload: &ClusterUpload) -> Result<(), Prot
 
 #[cfg(test)]
 mod tests {
-    use posse_core::{Algorithm, ClusterId, ClusterList, Evidence, FclubDc, PhaseId, Version};
+    use posse_core::{
+        Algorithm, AsyncLinUcb, ClusterId, ClusterList, Evidence, FclubDc, Parcel, PhaseId, Version,
+    };
 
     use super::*;
 
@@ -43,6 +46,27 @@ mod tests {
         evidence.observe(&[length, 0.0], reward).unwrap();
         let (cluster, number, based_on) = (ClusterId(0), 1, Version(0));
         ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released, variance: 0.0 }
+    }
+
+    #[test]
+    fn an_upload_that_was_checked_is_not_unpacked_again() {
+        let config = FederationConfig::new("x", Algorithm::AsyncLinUcb(AsyncLinUcb::default()), 9);
+        let mut evidence = Evidence::none(9);
+        evidence.observe(&[0.5; 9], 1.0).unwrap();
+        let evidence = Parcel::wrap(&evidence);
+        assert!(!evidence.is_unpacked());
+        let upload = EvidenceUpload { number: 1, based_on: Version(0), information: 0.1, evidence };
+        for message in [
+            Uplink::Evidence(upload.clone()),
+            Uplink::Pull(Pull { based_on: Version(0), doubt: 0.0, upload: Some(upload) }),
+        ] {
+            check(&config, &message).unwrap();
+            let (Uplink::Evidence(upload) | Uplink::Pull(Pull { upload: Some(upload), .. })) = &message
+            else {
+                panic!("it is one of the two")
+            };
+            assert!(upload.evidence.is_unpacked(), "the coordinator would unpack {message:?} again");
+        }
     }
 
     #[test]

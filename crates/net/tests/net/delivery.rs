@@ -355,3 +355,18 @@ async fn a_round_over_grpc_does_not_wait_for_an_agent_that_stopped() {
     in_a_minute(alive.settled()).await;
     assert_eq!(look(&running).await.observations, before.observations + 1, "what arrived is in it");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_choice_made_while_an_agent_is_idle_expires_in_its_time() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let expire_after = Some(std::time::Duration::from_millis(20));
+    let settings = AgentConfig { expire_after, default_reward: Some(0.0), ..config(running.address, 1) };
+    let idle = Agent::start(settings).await.unwrap();
+    // Nothing is left to wait for: without a reason it would sleep for an hour.
+    in_a_minute(idle.settled()).await;
+    idle.choose(UserId(0), &Arms::from_rows(DIMENSION, &[[1.0; DIMENSION]]).unwrap()).unwrap();
+    in_a_minute(idle.until(|status| status.expired == 1)).await;
+    in_a_minute(idle.settled()).await;
+    assert_eq!(look(&running).await.observations, 1, "its default reward was shared at once");
+}

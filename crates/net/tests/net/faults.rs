@@ -210,14 +210,23 @@ async fn start(
     room: &Arc<AtomicI64>,
     listen: SocketAddr,
 ) -> Running {
+    let config = ServeConfig { listen, ..ServeConfig::on_loopback(data, vec![federation.clone()]) };
+    patiently(&config, &Options { log: full_log(room), ..Options::default() }).await
+}
+
+/// Logs on a disk that takes `room` more appends, or any number if that is negative.
+pub(crate) fn full_log(room: &Arc<AtomicI64>) -> LogKind {
     let room = Arc::clone(room);
-    let log = LogKind::new(move |directory| {
+    LogKind::new(move |directory| {
         let (log, room) = (FileLog::open(directory)?, Arc::clone(&room));
         Ok(Box::new(Full { log, room }))
-    });
-    let config = ServeConfig { listen, ..ServeConfig::on_loopback(data, vec![federation.clone()]) };
+    })
+}
+
+/// Starts a coordinator, perhaps in the place of one that was killed.
+pub(crate) async fn patiently(config: &ServeConfig, options: &Options) -> Running {
     loop {
-        match serve(config.clone(), Options { log: log.clone(), ..Options::default() }).await {
+        match serve(config.clone(), options.clone()).await {
             Ok(running) => return running,
             // The socket of a coordinator that was killed is free when its task is gone.
             Err(posse_net::coordinator::ServeError::Listen { .. }) => tokio::task::yield_now().await,
@@ -227,7 +236,7 @@ async fn start(
 }
 
 /// The seeds to run: `count` of them, as many as FAULT_SEEDS says, or only FAULT_SEED.
-fn seeds(count: u64) -> Vec<u64> {
+pub(crate) fn seeds(count: u64) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("it is a number"));
     match number("FAULT_SEED") {
         Some(seed) => vec![seed],
@@ -258,7 +267,7 @@ async fn conserves(federation: FederationConfig, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evidence_survives_crashes_torn_writes_full_disks_and_hostile_links() {
-    for seed in seeds(60) {
+    for seed in seeds(30) {
         conserves(talkative(), seed).await;
     }
 }
@@ -267,7 +276,7 @@ async fn evidence_survives_crashes_torn_writes_full_disks_and_hostile_links() {
 async fn rounds_survive_the_same() {
     let rounds = SyncLinUcb { round_threshold: posse_core::Threshold(0.5), ..SyncLinUcb::default() };
     let rounds = SyncLinUcb { round_deadline: Some(TimeSpan::from_millis(100)), ..rounds };
-    for seed in seeds(20) {
+    for seed in seeds(10) {
         conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), seed).await;
     }
 }
@@ -281,7 +290,7 @@ async fn push_and_pull_and_clusters_survive_the_same() {
         Algorithm::FclubDc(FclubDc { clusters, ..FclubDc::default() }),
     ];
     for algorithm in algorithms {
-        for seed in seeds(15) {
+        for seed in seeds(8) {
             conserves(federation(algorithm.clone()), seed).await;
         }
     }

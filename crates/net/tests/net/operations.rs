@@ -65,12 +65,17 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
         "posse_sync_seconds_count",
         "posse_round_seconds_count",
         "posse_observations",
+        "posse_agent_up",
+        "posse_agent_last_seen_seconds",
+        "posse_agent_observations",
+        "posse_build_info",
     ];
     for name in moved {
         assert!(value(&text, name) > 0.0, "{name} does not move:\n{text}");
     }
-    // What moves for other reasons has a test of its own: the next one here, and two in `security`.
-    let elsewhere = ["posse_staleness", "posse_refused", "posse_agents_quarantined"];
+    // What moves for other reasons has a test of its own: the next one here, two in `security`, one in
+    // `presence`.
+    let elsewhere = ["posse_staleness", "posse_refused", "posse_agents_quarantined", "posse_agents_away"];
     let tested = |name: &str| elsewhere.contains(&name) || moved.iter().any(|moved| moved.starts_with(name));
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let names: Vec<&str> = types.map(|line| line.split_once(' ').unwrap().0).collect();
@@ -211,4 +216,30 @@ async fn the_service_describes_itself() {
     }
     let MessageResponse::FileDescriptorResponse(files) = next().await else { panic!("no file") };
     assert!(!files.file_descriptor_proto.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_that_an_alert_or_the_dashboard_asks_for_is_there() {
+    let data = tempfile::tempdir().unwrap();
+    let running = watched(data.path(), talkative(), LogKind::default()).await;
+    let agent = agent(running.address, 1).await;
+    interact(&agent, 0);
+    in_a_minute(agent.settled()).await;
+    let listener = tokio::net::TcpListener::bind(ANYWHERE).await.unwrap();
+    let sidecar = posse_net::agent::sidecar(agent, listener).unwrap();
+    let mut text = call(running.admin.unwrap(), "GET", "/metrics", "").await.1;
+    text += &call(sidecar.address, "GET", "/metrics", "").await.1;
+    // Appear with the first of their kind, and have tests of their own.
+    text += "\nposse_refused_total\nposse_round_seconds_bucket\n";
+    let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    for file in ["alerts.yml", "dashboard.json"] {
+        let asked = std::fs::read_to_string(deploy.join(file)).unwrap();
+        let words = asked.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        for name in words.filter(|word| word.starts_with("posse_")) {
+            let is_there = |line: &str| {
+                line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['{', ' ']))
+            };
+            assert!(text.lines().any(is_there), "{file} asks for {name}:\n{text}");
+        }
+    }
 }

@@ -160,7 +160,7 @@ async fn choices_wait_for_their_rewards_through_a_crash() {
 async fn too_many_open_choices_make_the_oldest_expire() {
     let data = tempfile::tempdir().unwrap();
     let running = coordinator(data.path(), talkative()).await;
-    let settings = AgentConfig { most_pending: 2, ..config(running.address, 1) };
+    let settings = AgentConfig { max_pending: 2, ..config(running.address, 1) };
     let (agent, _) = by_hand(settings).await;
     let chosen: Vec<_> = (0..3).map(|_| agent.choose(UserId(0), &arms()).unwrap()).collect();
     assert_eq!(agent.status().pending, 2);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use posse_core::{Algorithm, Arms, AsyncLinUcb, Seed, TimeSpan, UserId};
 use posse_net::agent::Carriage;
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
-use posse_net::federation::{FederationConfig, View};
+use posse_net::federation::{FederationConfig, FederationView};
 use posse_net::{Agent, AgentConfig};
 
 pub(crate) const DIMENSION: usize = 4;
@@ -81,7 +81,7 @@ pub(crate) async fn held(running: &Running, agents: &[Agent]) -> u64 {
 }
 
 /// What the coordinator holds.
-pub(crate) async fn look(running: &Running) -> View {
+pub(crate) async fn look(running: &Running) -> FederationView {
     running.federations[0].look().await.expect("its log is in order")
 }
 

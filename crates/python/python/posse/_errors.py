@@ -23,3 +23,11 @@ class DecodeError(ProtocolError, ValueError):
 
 class ExperimentError(Error):
     """An experiment could not be run, or results could not be read."""
+
+
+class ConnectError(Error, ConnectionError):
+    """A live agent cannot reach its coordinator, was refused by it, or cannot go on."""
+
+
+class Violation(Error, AssertionError):
+    """An algorithm breaks a promise of the conformance suite."""

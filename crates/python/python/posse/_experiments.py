@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from . import _posse
 from ._errors import ConfigError, Error
+from ._own import Agent, World, name_of
 from ._tables import Table
 
 #: Seconds between two looks at Ctrl-C and progress.
@@ -43,7 +44,7 @@ class Figure(NamedTuple):
 
 
 def algorithms() -> list[Algorithm]:
-    """Every algorithm with its settings."""
+    """Every algorithm with its settings, own ones that were registered not among them."""
     return [
         Algorithm(name, summary, [Setting(*setting) for setting in settings])
         for name, summary, settings in _posse.algorithms()
@@ -159,7 +160,8 @@ def run(
     ----------
     experiment : path or mapping
         A file in TOML, or its content as a dictionary: ``{"horizon": 1000, "agents": 5, "algorithm": [{"name": ...}]}``.
-        A list where one value is expected is a sweep.
+        A list where one value is expected is a sweep. The ``name`` of an algorithm may be a class of ``posse.Agent``, the
+        ``kind`` of the environment a class of ``posse.World``.
     seeds : int or range, optional
         How many seeds each setting runs with, or which: they follow each other. By default what the experiment says.
     jobs : int, optional
@@ -187,12 +189,7 @@ def run(
     KeyboardInterrupt
         Ctrl-C was pressed. Cells that had finished are in ``out``.
     """
-    first, count = _seeds(seeds)
-    if isinstance(experiment, Mapping):
-        plan = _posse.plan(settings=dict(experiment), quick=quick, seed=first, repetitions=count)
-    else:
-        plan = _posse.plan(path=os.fspath(experiment), quick=quick, seed=first, repetitions=count)
-    return _finish(plan, jobs, out, force, progress)
+    return _finish(_plan(experiment, seeds, quick), jobs, out, force, progress)
 
 
 def reproduce(
@@ -225,8 +222,78 @@ def reproduce(
 
 
 def load(directory: str | os.PathLike[str]) -> Result:
-    """Read the results that ``run``, ``reproduce`` or the command left in a directory."""
+    """Read the results that ``run``, ``reproduce`` or the command left in a directory.
+
+    Parameters
+    ----------
+    directory : path
+        What was given as ``out``.
+
+    Returns
+    -------
+    Result
+        The results, all or as far as the run came. Own algorithms and worlds in them must be registered.
+
+    Raises
+    ------
+    ExperimentError
+        There are no results, or they cannot be read.
+    """
     return Result(_posse.load(os.fspath(directory)))
+
+
+def merge(
+    out: str | os.PathLike[str], *parts: str | os.PathLike[str], force: bool = False
+) -> Result:
+    """Join the results of shards in one directory, as ``posse merge`` does.
+
+    Parameters
+    ----------
+    out : path
+        The directory to write the whole results to.
+    *parts : path
+        The directories of the parts.
+    force : bool, optional
+        Replace other results in ``out``.
+
+    Returns
+    -------
+    Result
+        The results of all parts, the same as those of one run.
+
+    Raises
+    ------
+    ExperimentError
+        The parts do not belong together, or do not make a whole.
+    """
+    arguments = ["merge", os.fspath(out), *(os.fspath(part) for part in parts)]
+    _posse.command([*arguments, "--force"] if force else arguments)
+    return load(out)
+
+
+def _plan(
+    experiment: str | os.PathLike[str] | Mapping[str, Any], seeds: int | range | None, quick: bool
+) -> _posse.Running:
+    first, count = _seeds(seeds)
+    if isinstance(experiment, Mapping):
+        return _posse.plan(settings=named(experiment), quick=quick, seed=first, repetitions=count)
+    return _posse.plan(path=os.fspath(experiment), quick=quick, seed=first, repetitions=count)
+
+
+def named(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """The experiment with names in the place of classes, which become known by them."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, type) and issubclass(value, (Agent, World)):
+            return name_of(value)
+        if isinstance(value, Mapping):
+            return {key: plain(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(inner) for inner in value]
+        return value
+
+    whole: dict[str, Any] = plain(experiment)
+    return whole
 
 
 def _seeds(seeds: int | range | None) -> tuple[int | None, int | None]:

@@ -4,6 +4,9 @@ from typing import Any, TypedDict, final
 import numpy as np
 import numpy.typing as npt
 
+from ._live import Health
+from ._own import Agent, World
+
 VERSION: str
 
 class AgentView(TypedDict):
@@ -15,7 +18,7 @@ class AgentView(TypedDict):
     information: float
 
 @final
-class Agent:
+class FederationAgent:
     @property
     def id(self) -> int: ...
     @property
@@ -38,7 +41,7 @@ class Agent:
     def restore(self, state: bytes) -> None: ...
 
 @final
-class Coordinator:
+class FederationCoordinator:
     @property
     def version(self) -> int: ...
     @property
@@ -60,7 +63,7 @@ class Coordinator:
 class Federation:
     def __new__(
         cls,
-        algorithm: str,
+        algorithm: str | type[Agent],
         *,
         dimension: int,
         agents: int = 1,
@@ -78,8 +81,8 @@ class Federation:
     @property
     def seed(self) -> int: ...
     @property
-    def coordinator(self) -> Coordinator: ...
-    def agent(self, id: int) -> Agent: ...
+    def coordinator(self) -> FederationCoordinator: ...
+    def agent(self, id: int) -> FederationAgent: ...
     def exchange(self, now: float | None = None) -> tuple[int, int]: ...
     def replay(
         self, offers: npt.ArrayLike, rewards: npt.ArrayLike, agents: Sequence[int] | None = None
@@ -97,9 +100,12 @@ class RawTable:
 
 @final
 class Running:
-    def start(self, out: str | None = None, force: bool = False, jobs: int | None = None) -> None: ...
+    def start(
+        self, out: str | None = None, force: bool = False, jobs: int | None = None, shard: str | None = None
+    ) -> None: ...
     def wait(self, seconds: float) -> bool: ...
     def stop(self) -> None: ...
+    def cells(self) -> int: ...
     def progress(self) -> tuple[int, int, float]: ...
     @property
     def experiment(self) -> str: ...
@@ -123,3 +129,67 @@ def plan(
 def load(directory: str) -> Running: ...
 def algorithms() -> list[tuple[str, str, list[tuple[str, str, str]]]]: ...
 def figures() -> list[tuple[str, str, str, str]]: ...
+def command(arguments: list[str]) -> str: ...
+def register(
+    kind: str,
+    class_: type[Agent] | type[World],
+    name: str,
+    summary: str,
+    settings: list[tuple[str, str, str, Any]],
+    joins_at_start: bool = False,
+) -> None: ...
+def check(settings: dict[str, Any], dimension: int) -> None: ...
+
+@final
+class SimulatedWorld:
+    def __new__(
+        cls,
+        kind: str | type[World] | None = None,
+        *,
+        agents: int = 1,
+        seed: int = 0,
+        **settings: Any,
+    ) -> SimulatedWorld: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def agents(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def length(self) -> int | None: ...
+    def offer(
+        self, step: int, agent: int = 0
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], int]: ...
+
+@final
+class Connection:
+    def id(self) -> int: ...
+    def dimension(self) -> int: ...
+    def choose(self, arms: npt.ArrayLike, user: int, wait: float) -> tuple[str, int, float | None]: ...
+    def reward(self, id: str, reward: float) -> None: ...
+    def status(self) -> Health: ...
+    def privacy(self) -> str | None: ...
+    def settle(self, seconds: float) -> bool: ...
+    def take_new_life(self) -> None: ...
+    def close(self) -> None: ...
+
+def open_connection(
+    url: str,
+    *,
+    token: str | None = None,
+    token_file: str | None = None,
+    ca: bytes | None = None,
+    certificate: bytes | None = None,
+    key: bytes | None = None,
+    state: str | None = None,
+    federation: str | None = None,
+    agent: int | None = None,
+    local_features: int = 0,
+    expire_after: float | None = None,
+    default_reward: float | None = None,
+    exchange_every: float | None = None,
+    new_life: bool = False,
+    privacy: dict[str, Any] | None = None,
+    timeout: float = 10.0,
+) -> Connection: ...

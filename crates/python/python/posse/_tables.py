@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Table(Mapping[str, npt.NDArray[Any]]):
     """A table of results: named columns of equal length.
 
-    As a mapping it gives each column as a numpy array. ``to_arrow`` wraps the memory that Rust filled and copies nothing;
+    As a mapping it gives each column as a numpy array. ``to_arrow`` wraps what Rust filled, after one copy;
     ``to_pandas`` and ``to_polars`` start from there.
     """
 

@@ -17,7 +17,7 @@ pub(super) fn of(algorithm: &Algorithm) -> Box<dyn Invariant> {
         Sharing::OnlineRounds => Box::new(Records { forgets: true, ..Records::default() }),
         Sharing::Clusters => Box::new(Clusters::default()),
         // Of algorithms from outside nothing is known but counts, which is what rounds are checked by.
-        _ => Box::new(Rounds::default()),
+        _ => Box::new(RoundCounts::default()),
     }
 }
 
@@ -125,7 +125,7 @@ impl Invariant for Uploads {
                         upload.number
                     ));
                 }
-                self.accepted.push(Accepted { life, number, evidence: upload.evidence.unwrap() });
+                self.accepted.push(Accepted { life, number, evidence: upload.evidence.evidence().clone() });
             }
             Event::Crashing { agent, durable: true, .. } => {
                 let in_flight = stage.agent(*agent).and_then(|a| a.inspect().in_flight);
@@ -151,7 +151,7 @@ impl Invariant for Uploads {
 /// For algorithms with rounds: agents and coordinator together never hold more observations than agents
 /// learned, and once all is quiet nothing is missing but what crashes took.
 #[derive(Default)]
-struct Rounds {
+struct RoundCounts {
     learned: u64,
     /// The most that crashes, departures and lost log entries can have taken.
     taken: u64,
@@ -160,7 +160,7 @@ struct Rounds {
     asleep: BTreeMap<AgentId, u64>,
 }
 
-impl Invariant for Rounds {
+impl Invariant for RoundCounts {
     fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
         let committed = stage.coordinator().inspect().observations;
         match event {

@@ -1,19 +1,22 @@
 //! What goes wrong with machines: agents crash, the coordinator restarts.
 
-use posse_core::ConfigError;
+use posse_core::settings::Described;
+use posse_core::{ConfigError, TimeSpan};
 use serde::{Deserialize, Serialize};
 
+use super::check_span;
+
 /// The `[faults]` table of an experiment. Rates are per interaction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct FaultConfig {
-    /// The probability that some agent crashes. Default 0.
+    /// in [0, 1]: the probability that some agent crashes. Default 0.
     pub agent_crash: f64,
-    /// The share of crashes after which an agent comes back without what it knew. Default 0.
+    /// in [0, 1]: the share of crashes after which an agent comes back without what it knew. Default 0.
     pub volatile: f64,
-    /// How long a crashed agent is away, in milliseconds, unless it is needed before. Default 0.
-    pub downtime: f64,
-    /// The probability that the coordinator restarts from its log. Default 0.
+    /// How long a crashed agent is away, unless it is needed before. Default 0.
+    pub downtime: TimeSpan,
+    /// in [0, 1]: the probability that the coordinator restarts from its log. Default 0.
     pub coordinator_restart: f64,
     /// How many entries at the end of its log are lost in a restart. Default 0.
     pub lost_entries: u64,
@@ -36,8 +39,6 @@ impl FaultConfig {
         for (name, value) in shares {
             ConfigError::require((0.0..=1.0).contains(&value), name, value, SHARE)?;
         }
-        let time = self.downtime >= 0.0 && self.downtime <= 1e9;
-        let allowed = "it must be a time in milliseconds, zero or more";
-        ConfigError::require(time, "downtime", self.downtime, allowed)
+        check_span("downtime", self.downtime)
     }
 }

@@ -4,13 +4,13 @@ use posse_core::{AgentId, Domain, Seed, Tick, TimeSpan};
 
 use super::Preset;
 
-/// How a link treats what is sent over it. Times are in microseconds.
+/// How a link treats what is sent over it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkModel {
     /// The shortest time that a message needs.
-    pub latency: u64,
+    pub latency: TimeSpan,
     /// The longest time that a message may need beyond `latency`.
-    pub jitter: u64,
+    pub jitter: TimeSpan,
     /// The share of messages that are lost.
     pub loss: f64,
     /// The share of messages that arrive twice.
@@ -18,9 +18,9 @@ pub struct LinkModel {
     /// The share of messages that arrive a second late.
     pub straggle: f64,
     /// Each agent is cut off once in every interval of this length; 0 means never.
-    pub partition_every: u64,
+    pub partition_every: TimeSpan,
     /// How long an agent stays cut off.
-    pub partition_length: u64,
+    pub partition_length: TimeSpan,
 }
 
 /// How late a straggler is, in microseconds.
@@ -29,13 +29,13 @@ const STRAGGLER: u64 = 1_000_000;
 impl LinkModel {
     /// Nothing is lost and nothing takes time.
     pub const PERFECT: Self = Self {
-        latency: 0,
-        jitter: 0,
+        latency: TimeSpan::ZERO,
+        jitter: TimeSpan::ZERO,
         loss: 0.0,
         repeat: 0.0,
         straggle: 0.0,
-        partition_every: 0,
-        partition_length: 0,
+        partition_every: TimeSpan::ZERO,
+        partition_length: TimeSpan::ZERO,
     };
 
     /// The link model that a preset stands for.
@@ -43,34 +43,36 @@ impl LinkModel {
     pub const fn preset(preset: Preset) -> Self {
         let (latency, jitter, loss) = match preset {
             Preset::Ideal => return Self::PERFECT,
-            Preset::Wifi => (3_000, 5_000, 0.005),
-            Preset::Cellular => (40_000, 40_000, 0.01),
-            Preset::Satellite => (300_000, 30_000, 0.005),
+            Preset::Wifi => (3, 5, 0.005),
+            Preset::Cellular => (40, 40, 0.01),
+            Preset::Satellite => (300, 30, 0.005),
             Preset::Hostile => {
                 return Self {
-                    latency: 20_000,
-                    jitter: 200_000,
+                    latency: TimeSpan::from_millis(20),
+                    jitter: TimeSpan::from_millis(200),
                     loss: 0.2,
                     repeat: 0.1,
                     straggle: 0.1,
-                    partition_every: 5_000_000,
-                    partition_length: 500_000,
+                    partition_every: TimeSpan::from_secs(5),
+                    partition_length: TimeSpan::from_millis(500),
                 };
             }
         };
+        let (latency, jitter) = (TimeSpan::from_millis(latency), TimeSpan::from_millis(jitter));
         Self { latency, jitter, loss, ..Self::PERFECT }
     }
 
     /// The same link with nothing lost or doubled any more: what healing means.
     #[must_use]
     pub fn healed(&self) -> Self {
-        Self { loss: 0.0, repeat: 0.0, straggle: 0.0, partition_every: 0, ..self.clone() }
+        Self { loss: 0.0, repeat: 0.0, straggle: 0.0, partition_every: TimeSpan::ZERO, ..self.clone() }
     }
 
     fn is_cut(&self, agent: AgentId, now: Tick) -> bool {
         // Agents are cut off at different moments.
-        let phase = agent.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.partition_every.max(1);
-        self.partition_every > 0 && now.0.wrapping_add(phase) % self.partition_every < self.partition_length
+        let (every, length) = (self.partition_every.as_micros(), self.partition_length.as_micros());
+        let phase = agent.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) % every.max(1);
+        every > 0 && now.0.wrapping_add(phase) % every < length
     }
 }
 
@@ -96,7 +98,9 @@ impl Links {
         let copies = if lost { 0 } else { 1 + usize::from(stream.uniform() < model.repeat) };
         let mut arrive = || {
             let late = if stream.uniform() < model.straggle { STRAGGLER } else { 0 };
-            now.after(TimeSpan::from_micros(model.latency + late + stream.below(model.jitter + 1)))
+            now.after(TimeSpan::from_micros(
+                model.latency.as_micros() + late + stream.below(model.jitter.as_micros() + 1),
+            ))
         };
         let times = [arrive(), arrive()];
         times.into_iter().take(copies)
@@ -133,7 +137,11 @@ mod tests {
 
     #[test]
     fn a_partition_cuts_its_share_of_the_time_and_heals() {
-        let model = LinkModel { partition_every: 1_000_000, partition_length: 250_000, ..LinkModel::PERFECT };
+        let model = LinkModel {
+            partition_every: TimeSpan::from_secs(1),
+            partition_length: TimeSpan::from_millis(250),
+            ..LinkModel::PERFECT
+        };
         let [lost, _, _] = counts(model.clone());
         assert!(lost.abs_diff(5_000) < 100, "{lost}");
         assert_eq!(counts(model.healed()), [0, 20_000, 0]);
@@ -141,7 +149,7 @@ mod tests {
 
     #[test]
     fn jitter_reorders() {
-        let model = LinkModel { jitter: 50_000, ..LinkModel::PERFECT };
+        let model = LinkModel { jitter: TimeSpan::from_millis(50), ..LinkModel::PERFECT };
         let mut links = Links::new(model, Seed(1), "up");
         let times: Vec<Tick> =
             (0..50).flat_map(|k| links.arrivals(AgentId(0), Tick(k)).collect::<Vec<_>>()).collect();

@@ -3,6 +3,7 @@
 mod faults;
 mod link;
 
+use posse_core::settings::Described;
 use posse_core::{ConfigError, TimeSpan};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ pub use link::LinkModel;
 pub(crate) use link::Links;
 
 /// A kind of network that people know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
     /// The papers' model: every message arrives, and is answered, before the next interaction.
@@ -28,51 +29,51 @@ pub enum Preset {
     Hostile,
 }
 
-/// The `[network]` table of an experiment. Times are in milliseconds.
+/// The `[network]` table of an experiment. Times are written with their unit: `"40ms"`.
 ///
 /// What is not set comes from the preset. Setting anything about the link leaves the papers' model: then
 /// messages travel in frames with acknowledgements, and all of them are counted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct NetworkConfig {
-    /// The kind of network. Default ideal.
+    /// The kind of network, which gives what is not set. Default ideal.
     pub preset: Preset,
-    /// Time from one interaction to the next, over all agents. Default 10.
-    pub interval: f64,
+    /// Time from one interaction to the next, over all agents. Default 10 ms.
+    pub interval: TimeSpan,
     /// Time from a choice to its reward. Default 0: at once.
-    pub reward_delay: f64,
+    pub reward_delay: TimeSpan,
     /// The longest time that an agent waits for the answer to a question before it chooses. Where messages are
-    /// delivered at once it always has the answer. Default 50; at 0 every answer comes after the choice.
-    pub wait: f64,
+    /// delivered at once it always has the answer. Default 50 ms; at 0 every answer comes after the choice.
+    pub wait: TimeSpan,
     /// Time after which an unanswered message is sent again. Default: four times the slowest way, at least
-    /// 50.
-    pub resend: Option<f64>,
+    /// 50 ms.
+    pub resend_after: Option<TimeSpan>,
     /// The shortest time that a message needs.
-    pub latency: Option<f64>,
+    pub latency: Option<TimeSpan>,
     /// The longest time that a message may need beyond `latency`; the extra time is uniform. If it exceeds
     /// the interval between interactions, messages overtake each other.
-    pub jitter: Option<f64>,
-    /// The share of messages that are lost.
+    pub jitter: Option<TimeSpan>,
+    /// in [0, 1): the share of messages that are lost.
     pub loss: Option<f64>,
-    /// The share of messages that arrive twice.
+    /// in [0, 1): the share of messages that arrive twice.
     pub repeat: Option<f64>,
-    /// The share of messages that arrive a second late.
+    /// in [0, 1): the share of messages that arrive a second late.
     pub straggle: Option<f64>,
     /// Each agent is cut off from the coordinator once in every interval of this length, for
     /// `partition_length`.
-    pub partition_every: Option<f64>,
-    /// …How long an agent stays cut off each time.
-    pub partition_length: Option<f64>,
+    pub partition_every: Option<TimeSpan>,
+    /// How long an agent stays cut off each time.
+    pub partition_length: Option<TimeSpan>,
 }
 
 impl Default for NetworkConfig {
     fn default() -> Self {
         Self {
             preset: Preset::Ideal,
-            interval: 10.0,
-            wait: 50.0,
-            reward_delay: 0.0,
-            resend: None,
+            interval: TimeSpan::from_millis(10),
+            wait: TimeSpan::from_millis(50),
+            reward_delay: TimeSpan::ZERO,
+            resend_after: None,
             latency: None,
             jitter: None,
             loss: None,
@@ -94,57 +95,57 @@ impl NetworkConfig {
     /// Whether this is the papers' model: every message arrives at once, and none is lost.
     #[must_use]
     pub fn is_ideal(&self) -> bool {
-        let Self { interval, resend, wait, .. } = Self::default();
-        let untouched = Self { preset: self.preset, interval, resend, wait, ..self.clone() };
+        let Self { interval, resend_after, wait, .. } = Self::default();
+        let untouched = Self { preset: self.preset, interval, resend_after, wait, ..self.clone() };
         self.preset == Preset::Ideal && untouched == Self::default()
     }
 
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        const TIME: &str = "it must be a time in milliseconds, zero or more";
         const SHARE: &str = "it must be a share: at least 0 and less than 1";
-        let time = |v: f64| (0.0..=1e9).contains(&v);
         let share = |v: f64| (0.0..1.0).contains(&v);
         let require = ConfigError::require;
-        let positive = self.interval > 0.0 && time(self.interval);
-        require(positive, "interval", self.interval, "it must be a positive time in milliseconds")?;
         let times = [
+            ("interval", Some(self.interval)),
             ("reward_delay", Some(self.reward_delay)),
             ("wait", Some(self.wait)),
+            ("resend_after", self.resend_after),
             ("latency", self.latency),
             ("jitter", self.jitter),
             ("partition_every", self.partition_every),
             ("partition_length", self.partition_length),
         ];
         for (name, value) in times {
-            value.map_or(Ok(()), |v| require(time(v), name, v, TIME))?;
+            value.map_or(Ok(()), |span| check_span(name, span))?;
         }
-        if let Some(resend) = self.resend {
-            let allowed = "it must be a positive time in milliseconds";
-            require(resend > 0.0 && time(resend), "resend", resend, allowed)?;
+        for (name, value) in [("interval", Some(self.interval)), ("resend_after", self.resend_after)] {
+            if value == Some(TimeSpan::ZERO) {
+                return Err(ConfigError::new(name, TimeSpan::ZERO, "it must be longer than nothing"));
+            }
         }
         for (name, value) in [("loss", self.loss), ("repeat", self.repeat), ("straggle", self.straggle)] {
             value.map_or(Ok(()), |v| require(share(v), name, v, SHARE))?;
         }
         let link = self.link();
-        let cut = link.partition_length as f64 / 1000.0;
+        let heals = link.partition_every == TimeSpan::ZERO || link.partition_length < link.partition_every;
+        if heals {
+            return Ok(());
+        }
         let allowed = "it must be shorter than partition_every";
-        let heals = link.partition_every == 0 || link.partition_length < link.partition_every;
-        require(heals, "partition_length", cut, allowed)
+        Err(ConfigError::new("partition_length", link.partition_length, allowed))
     }
 
     /// The model of the links: the numbers of the preset, replaced by those that are set.
     #[must_use]
     pub fn link(&self) -> LinkModel {
         let preset = LinkModel::preset(self.preset);
-        let time = |value: Option<f64>, otherwise| value.map_or(otherwise, microseconds);
         LinkModel {
-            latency: time(self.latency, preset.latency),
-            jitter: time(self.jitter, preset.jitter),
+            latency: self.latency.unwrap_or(preset.latency),
+            jitter: self.jitter.unwrap_or(preset.jitter),
             loss: self.loss.unwrap_or(preset.loss),
             repeat: self.repeat.unwrap_or(preset.repeat),
             straggle: self.straggle.unwrap_or(preset.straggle),
-            partition_every: time(self.partition_every, preset.partition_every),
-            partition_length: time(self.partition_length, preset.partition_length),
+            partition_every: self.partition_every.unwrap_or(preset.partition_every),
+            partition_length: self.partition_length.unwrap_or(preset.partition_length),
         }
     }
 
@@ -152,15 +153,15 @@ impl NetworkConfig {
     #[must_use]
     pub fn resend_after(&self) -> TimeSpan {
         let link = self.link();
-        let patient = || TimeSpan::from_micros((4 * (link.latency + link.jitter)).max(50_000));
-        self.resend.map_or_else(patient, span)
+        let slowest = link.latency.as_micros() + link.jitter.as_micros();
+        let patient = || TimeSpan::from_micros((4 * slowest).max(50_000));
+        self.resend_after.unwrap_or_else(patient)
     }
 }
 
-pub(crate) fn microseconds(milliseconds: f64) -> u64 {
-    (milliseconds * 1000.0).round() as u64
-}
+/// The longest time that a simulation can add to its clock again and again without an overflow.
+const LONGEST: TimeSpan = TimeSpan::from_secs(1_000_000);
 
-pub(crate) fn span(milliseconds: f64) -> TimeSpan {
-    TimeSpan::from_micros(microseconds(milliseconds))
+pub(crate) fn check_span(name: &'static str, span: TimeSpan) -> Result<(), ConfigError> {
+    if span <= LONGEST { Ok(()) } else { Err(ConfigError::new(name, span, "it must be at most 1000000s")) }
 }

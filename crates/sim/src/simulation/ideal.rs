@@ -10,7 +10,6 @@ use posse_core::{
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
 use crate::gauge::{Gauge, look};
-use crate::network::microseconds;
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
@@ -63,7 +62,7 @@ pub(super) fn run(
     let mut offer = Offer::new();
     let mut seen = vec![false; count];
     let mut gauge = Gauge::new(config.horizon);
-    let interval = microseconds(config.network.interval).max(1);
+    let interval = config.network.interval.as_micros();
     for step in 0..config.horizon {
         ideal.now = START.after(TimeSpan::from_micros(step.saturating_mul(interval)));
         for agent in cast.arrivals.departures(step) {

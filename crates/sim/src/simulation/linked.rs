@@ -9,7 +9,7 @@ use super::population::Population;
 use super::queue::Queue;
 use super::{Cast, RunConfig, RunError, report};
 use crate::gauge::{Gauge, look};
-use crate::network::{FaultConfig, Links, span};
+use crate::network::{FaultConfig, Links};
 use crate::observer::{Direction, Event, Observer, Sent, Stage};
 use crate::tally::Tally;
 use crate::world::Offer;
@@ -213,7 +213,7 @@ impl Linked {
             .map_err(|error| RunError::Input { step, error })?;
         let asks = !was_asking && endpoint.agent().is_asking();
         self.send_up(agent, question, now);
-        let wait = span(self.config.network.wait);
+        let wait = self.config.network.wait;
         if asks && wait > TimeSpan::default() {
             self.places[agent.0 as usize].waiting = Some((step, Box::new(offer.clone())));
             self.queue.push(now.after(wait), Due::Choice(agent, step));
@@ -221,7 +221,7 @@ impl Linked {
             self.choose(step, now, cast, offer, observer)?;
         }
         if step + 1 < self.config.horizon {
-            let next = now.after(span(self.config.network.interval).max(TimeSpan::from_micros(1)));
+            let next = now.after(self.config.network.interval);
             self.queue.push(next, Due::Interaction(step + 1));
         } else {
             // Interactions are over: links heal, and everything that is still to be said arrives.
@@ -271,7 +271,7 @@ impl Linked {
         self.tally.chose(regret, average_mean);
         observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
         let features = offer.arms.row(arm).to_vec();
-        let after = span(self.config.network.reward_delay);
+        let after = self.config.network.reward_delay;
         if after == TimeSpan::default() {
             self.learn(agent, offer.user, &features, reward, now, cast, observer)?;
         } else {
@@ -471,7 +471,7 @@ impl Linked {
         let place = &mut self.places[agent.0 as usize];
         place.endpoint = None;
         place.saved = saved;
-        self.queue.push(now.after(span(self.faults.downtime)), Due::Return(agent));
+        self.queue.push(now.after(self.faults.downtime), Due::Return(agent));
     }
 
     /// The coordinator comes back from its log, perhaps without the end of it.

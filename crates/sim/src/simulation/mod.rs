@@ -130,7 +130,7 @@ impl RunConfig {
             let allowed = "agents with different numbers of features need async-lin-ucb-am or lin-ucb";
             return Err(ConfigError::new("name", self.algorithm.name(), allowed));
         }
-        if let (Some(link), Some(rewards)) = (self.algorithm.link(), world.rewards())
+        if let (Some(link), Some(rewards)) = (self.algorithm.link_function(), world.rewards())
             && !rewards.fit(link)
         {
             return Err(ConfigError::new("link", link.name(), rewards.allowed_links()));

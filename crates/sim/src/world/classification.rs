@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -16,16 +17,16 @@ use super::{Luck, Offer, Rewards, World};
 /// With C classes and rows x of d₀ features, arm c is the vector of C·d₀ features whose block c is x. Each
 /// agent meets its rows in a random order of its own, without repetition until as many interactions have
 /// passed as it has rows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ClassificationConfig {
-    /// The directory of the prepared table. Default none: it must be set.
+    /// The directory of the prepared table, made by `posse data prepare`. It must be set.
     pub data: String,
-    /// What must be in it: the content hash that preparing printed. Default none: it must be set.
+    /// The content hash of the prepared data, or twelve digits of it; `any` takes whatever is there. It must be set.
     pub hash: String,
     /// How rows are divided over agents. Default `shared`.
     pub split: Split,
-    /// How even label-skew is (α): below 0.1 an agent sees hardly more than one label, above 100 all alike.
+    /// α > 0: how even label-skew is. Below 0.1 an agent sees hardly more than one label, above 100 all alike.
     /// Default 0.5.
     pub concentration: f64,
     /// The table that `data` names, once the caller has attached it.

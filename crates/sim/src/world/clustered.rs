@@ -1,5 +1,6 @@
 //! The world of clustered users: every user has one of a few parameter vectors, and clicks or does not.
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use super::vector::{dot, gaussian};
 use super::{Luck, Offer, Rewards, World};
 
 /// Which users an agent serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Assignment {
@@ -22,16 +23,20 @@ pub enum Assignment {
 ///
 /// Parameters and arms are v = [g/‖g‖; 1]/√2 with a normal g, so ‖v‖ = 1 and inner products lie in [0, 1].
 /// The agent whose turn it is serves one of its users, all equally likely.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ClusteredConfig {
-    /// Users of all agents (n), at least as many as agents. Default 40.
+    /// n: users of all agents, at least as many as agents. Default 40.
+    #[setting(max = 10_000_000)]
     pub users: u64,
-    /// Clusters (m), at most as many as users. Default 5.
+    /// m ≥ 1: clusters of users, at most as many as users. Default 5.
+    #[setting(max = 10_000_000)]
     pub clusters: u64,
-    /// Features of an arm (d); with one, all arms are the same. Default 10.
+    /// d ≥ 1: features of an arm; with one, all arms are the same. Default 10.
+    #[setting(max = 10_000)]
     pub dimension: usize,
-    /// How many arms an offer has (K). Default 10.
+    /// K ≥ 1: how many arms an offer has. Default 10.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
     /// How users are divided over agents. Default `shuffled`.
     pub assignment: Assignment,

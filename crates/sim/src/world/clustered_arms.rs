@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -45,12 +46,12 @@ impl ArmClusters {
 
 /// The same arms at every step: the centroids of clusters of a labelled table. Pulling one pays 1 if a
 /// random row of its cluster has the wanted label, so an arm's mean is the share of such rows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ClusteredArmsConfig {
-    /// The directory of the prepared clusters. Default none: it must be set.
+    /// The directory of the prepared clusters, made by `posse data prepare`. It must be set.
     pub data: String,
-    /// What must be in it: the content hash that preparing printed. Default none: it must be set.
+    /// The content hash of the prepared data, or twelve digits of it; `any` takes whatever is there. It must be set.
     pub hash: String,
     /// Whether all arms are divided by the length of the longest, so that ‖x‖ ≤ 1. Default false.
     pub unit: bool,

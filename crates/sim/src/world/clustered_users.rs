@@ -1,5 +1,6 @@
 //! Users whose parameters come from data: clusters in a matrix of who liked what.
 
+use posse_core::settings::Described;
 use posse_core::{ConfigError, Seed};
 use serde::{Deserialize, Serialize};
 
@@ -58,16 +59,18 @@ impl UserClusters {
 
 /// Users in clusters found in a matrix of who liked what. Arms and clicks are those of the clustered world:
 /// only the users are real.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct ClusteredUsersConfig {
-    /// The directory of the prepared users. Default none: it must be set.
+    /// The directory of the prepared users, made by `posse data prepare`. It must be set.
     pub data: String,
-    /// What must be in it: the content hash that preparing printed. Default none: it must be set.
+    /// The content hash of the prepared data, or twelve digits of it; `any` takes whatever is there. It must be set.
     pub hash: String,
-    /// How many of the users, the first in the data (n); at least as many as agents. Not set: all of them.
+    /// n: how many of the users, the first in the data; at least as many as agents. Not set: all of them.
+    #[setting(max = 10_000_000)]
     pub users: Option<u64>,
-    /// How many arms an offer has (K). Default 10.
+    /// K ≥ 1: how many arms an offer has. Default 10.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
     /// How users are divided over agents. Default `shuffled`.
     pub assignment: Assignment,

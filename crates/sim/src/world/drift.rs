@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +13,10 @@ use super::{Offer, Rewards, World};
 /// The parameters move on a great circle: from where they start towards a random direction at a right
 /// angle, and all the way around. The shared part turns alike for all agents, the local part turns within
 /// itself; a part of one feature cannot turn and stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(default, deny_unknown_fields)]
 pub struct Drift {
-    /// Steps of one full turn, at least 2. After a quarter of it nothing learned at the start holds.
+    /// ≥ 2: steps of one full turn. After a quarter of it nothing learned at the start holds.
     /// Default 10 000.
     pub period: u64,
 }

@@ -1,13 +1,14 @@
 //! The two published forms of the linear worlds: as the paper describes them and as its authors' code
 //! makes them. They differ in how the true parameters and the arms are drawn.
 
+use posse_core::settings::Described;
 use posse_core::{ConfigError, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::vector::{direction, gaussian, scale};
 
 /// How parameters and arms are drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Form {

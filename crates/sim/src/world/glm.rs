@@ -1,6 +1,7 @@
 //! The generalized linear world: clicks, counts and choices.
 
-use posse_core::{AgentId, ConfigError, Domain, Link, Seed, Shape};
+use posse_core::settings::Described;
+use posse_core::{AgentId, ConfigError, Domain, LinkFunction, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::form::Form;
@@ -8,40 +9,43 @@ use super::vector::{direction, dot, scale};
 use super::{Luck, Offer, Rewards, World};
 
 /// Expected rewards μ(xᵀθ) with one θ for all agents.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct GlmWorldConfig {
-    /// μ, which also says what rewards are: numbers, clicks or counts. Default logistic.
-    pub link: Link,
-    /// Features of an arm (d). Default 10.
+    /// μ: the link from xᵀθ to the mean reward; it also says whether rewards are numbers, clicks or counts. Default logistic.
+    pub link: LinkFunction,
+    /// d ≥ 1: features of an arm. Default 10.
+    #[setting(max = 10_000)]
     pub dimension: usize,
-    /// How many arms an offer has (K). Default 25.
+    /// K ≥ 1: how many arms an offer has. Default 25.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
-    /// How arms are drawn: `paper` has new ones every step, uniform on the unit sphere; `authors` has a
+    /// How arms are drawn. `paper` has new ones every step, uniform on the unit sphere; `authors` has a
     /// catalogue of arms with a constant last feature 1 (so of length √2), drawn with repetition. Default
     /// `paper`.
     pub form: Form,
     /// Arms in the catalogue of the `authors` form; the other form ignores it. Default 1000.
+    #[setting(max = 1_000_000)]
     pub pool: usize,
-    /// The length of the true parameter, ‖θ‖. Default 1.
+    /// ‖θ‖ ≥ 0: the length of the true parameter. Default 1.
     pub parameter_norm: f64,
-    /// Standard deviation of Gaussian noise with the identity link; other links ignore it. Default 0.1.
+    /// σ ≥ 0: standard deviation of Gaussian noise with the identity link; other links ignore it. Default 0.1.
     pub noise: f64,
-    /// The largest count with the Poisson link. Default 20.
-    pub most: f64,
+    /// ≥ 0: the largest count with the Poisson link. Default 20.
+    pub max_count: f64,
 }
 
 impl Default for GlmWorldConfig {
     fn default() -> Self {
         Self {
-            link: Link::Logistic,
+            link: LinkFunction::Logistic,
             dimension: 10,
             arms: 25,
             form: Form::Paper,
             pool: 1000,
             parameter_norm: 1.0,
             noise: 0.1,
-            most: 20.0,
+            max_count: 20.0,
         }
     }
 }
@@ -59,7 +63,7 @@ impl GlmWorldConfig {
         };
         range("parameter_norm", self.parameter_norm)?;
         range("noise", self.noise)?;
-        range("most", self.most)?;
+        range("max_count", self.max_count)?;
         let mut theta = direction(self.dimension, &mut seed.stream("parameters", 0, 0));
         scale(&mut theta, self.parameter_norm);
         let catalogue = match self.form {
@@ -118,17 +122,17 @@ impl World for Glm {
         }
         let mut stream = self.luck.stream(0, step);
         offer.luck = match link {
-            Link::Identity => Luck::Noise(self.config.noise * stream.normal()),
-            Link::Logistic | Link::Probit => Luck::Coin(stream.uniform()),
-            Link::Poisson => Luck::Count { quantile: stream.uniform(), most: self.config.most },
+            LinkFunction::Identity => Luck::Noise(self.config.noise * stream.normal()),
+            LinkFunction::Logistic | LinkFunction::Probit => Luck::Coin(stream.uniform()),
+            LinkFunction::Poisson => Luck::Count { quantile: stream.uniform(), most: self.config.max_count },
         };
     }
 
     fn rewards(&self) -> Option<Rewards> {
         Some(match self.config.link {
-            Link::Identity => Rewards::Numbers,
-            Link::Logistic | Link::Probit => Rewards::Clicks,
-            Link::Poisson => Rewards::Counts,
+            LinkFunction::Identity => Rewards::Numbers,
+            LinkFunction::Logistic | LinkFunction::Probit => Rewards::Clicks,
+            LinkFunction::Poisson => Rewards::Counts,
         })
     }
 
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn means_follow_the_link_and_arms_have_the_length_of_their_form() {
-        for link in Link::all() {
+        for link in LinkFunction::all() {
             for (form, length) in [(Form::Paper, 1.0), (Form::Authors, 2.0)] {
                 let config = GlmWorldConfig { link, form, parameter_norm: 0.7, ..Default::default() };
                 let mut world = config.build(Seed(1)).unwrap();
@@ -165,16 +169,16 @@ mod tests {
 
     #[test]
     fn rewards_are_of_the_kind_the_link_says_and_average_to_their_means() {
-        for link in Link::all() {
+        for link in LinkFunction::all() {
             let mut world = GlmWorldConfig { link, ..Default::default() }.build(Seed(2)).unwrap();
             let (mut rewards, mut means) = (0.0, 0.0);
             for step in 0..20_000 {
                 let offer = ask(&mut *world, 0, step);
                 let reward = offer.reward(0);
                 match link {
-                    Link::Identity => {}
-                    Link::Logistic | Link::Probit => assert!(reward == 0.0 || reward == 1.0),
-                    Link::Poisson => assert!(reward >= 0.0 && reward.fract() == 0.0),
+                    LinkFunction::Identity => {}
+                    LinkFunction::Logistic | LinkFunction::Probit => assert!(reward == 0.0 || reward == 1.0),
+                    LinkFunction::Poisson => assert!(reward >= 0.0 && reward.fract() == 0.0),
                 }
                 rewards += reward;
                 means += offer.means[0];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -14,28 +15,33 @@ use super::{Luck, Offer, Rewards, World};
 
 /// Rewards θᵢᵀx + noise where θᵢ is a shared part followed by agent i's local part, each of length one,
 /// and ‖x‖ ≤ 1 over both parts together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct HeterogeneousConfig {
-    /// Features of an arm (d = d_g + d_l). Default 25.
+    /// d ≥ 1: features of an arm, shared and local. Default 25.
+    #[setting(max = 10_000)]
     pub dimension: usize,
-    /// Features whose parameters all agents share (d_g), from 1 to `dimension`. Default 16.
+    /// d_g ≥ 1: features whose parameters all agents share, at most `dimension`. Default 16.
+    #[setting(max = 10_000)]
     pub shared: usize,
     /// By how many local features agents may differ: agent i has i mod (`local_spread` + 1) fewer than
     /// `dimension` − `shared`. Default 0: all the same.
+    #[setting(max = 10_000)]
     pub local_spread: usize,
-    /// How many arms an offer has (K). Default 25.
+    /// K ≥ 1: how many arms an offer has. Default 25.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
-    /// Standard deviation of the noise (σ); one draw a step, the same for all its arms. Default 0.1.
+    /// σ ≥ 0: standard deviation of the noise; one draw a step, the same for all its arms. Default 0.1.
     pub noise: f64,
     /// How parameters and arms are drawn. Default `paper`.
     pub form: Form,
     /// Arms in the catalogue of the `authors` form; agents with equally many features have the same
     /// catalogue. The other form ignores it. Default 1000.
+    #[setting(max = 1_000_000)]
     pub pool: usize,
     /// The distribution of the noise. Default Gaussian.
     pub noise_shape: NoiseShape,
-    /// Whether the parameters turn over time. Default none: they stay.
+    /// How the parameters turn over time. Not set: they stay.
     pub drift: Option<Drift>,
 }
 
@@ -67,10 +73,12 @@ impl HeterogeneousConfig {
         }
         let sources = (0..=local_spread)
             .map(|fewer| match form {
-                Form::Paper => Source::Ball(Ball::new(dimension - fewer)),
-                Form::Authors => {
-                    Source::Catalogue(Catalogue::new(dimension - fewer, pool, seed.domain("catalogue")))
-                }
+                Form::Paper => HeterogeneousArms::Ball(Ball::new(dimension - fewer)),
+                Form::Authors => HeterogeneousArms::Catalogue(Catalogue::new(
+                    dimension - fewer,
+                    pool,
+                    seed.domain("catalogue"),
+                )),
             })
             .collect();
         let truth = Truth {
@@ -99,7 +107,7 @@ struct Heterogeneous {
     truth: Truth,
     arms: usize,
     /// Where arms come from, by how many local features the agent has fewer than the most.
-    sources: Vec<Source>,
+    sources: Vec<HeterogeneousArms>,
     /// Draws the arms that a step offers.
     choice: Domain,
     noise: Noise,
@@ -107,7 +115,7 @@ struct Heterogeneous {
     met: BTreeMap<AgentId, Vec<f64>>,
 }
 
-enum Source {
+enum HeterogeneousArms {
     Ball(Ball),
     Catalogue(Catalogue),
 }
@@ -149,8 +157,10 @@ impl World for Heterogeneous {
         let mut stream = self.choice.stream(0, step);
         offer.clear(theta.len());
         match &mut self.sources[self.truth.fewer(agent)] {
-            Source::Ball(ball) => ball.draw(&mut stream, self.arms, |x| offer.push(x, dot(theta, x))),
-            Source::Catalogue(catalogue) => {
+            HeterogeneousArms::Ball(ball) => {
+                ball.draw(&mut stream, self.arms, |x| offer.push(x, dot(theta, x)));
+            }
+            HeterogeneousArms::Catalogue(catalogue) => {
                 catalogue.draw(&mut stream, self.arms, |_, x| offer.push(x, dot(theta, x)));
             }
         }

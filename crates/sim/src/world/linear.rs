@@ -1,5 +1,6 @@
 //! The homogeneous linear world: one parameter vector for all agents.
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -11,22 +12,25 @@ use super::vector::dot;
 use super::{Luck, Offer, Rewards, World};
 
 /// Rewards θᵀx + noise with one θ for all agents, ‖θ‖ = 1 and ‖x‖ ≤ 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct LinearConfig {
-    /// Features of an arm (d). Default 25.
+    /// d ≥ 1: features of an arm. Default 25.
+    #[setting(max = 10_000)]
     pub dimension: usize,
-    /// How many arms an offer has (K). Default 25.
+    /// K ≥ 1: how many arms an offer has. Default 25.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
-    /// Standard deviation of the noise (σ); one draw a step, the same for all its arms. Default 0.1.
+    /// σ ≥ 0: standard deviation of the noise; one draw a step, the same for all its arms. Default 0.1.
     pub noise: f64,
     /// How parameters and arms are drawn. Default `paper`.
     pub form: Form,
     /// Arms in the catalogue of the `authors` form; the other form ignores it. Default 1000.
+    #[setting(max = 1_000_000)]
     pub pool: usize,
     /// The distribution of the noise. Default Gaussian.
     pub noise_shape: NoiseShape,
-    /// Whether the parameters turn over time. Default none: they stay.
+    /// How the parameters turn over time. Not set: they stay.
     pub drift: Option<Drift>,
 }
 
@@ -51,11 +55,11 @@ impl LinearConfig {
         let noise = Noise::new(noise, noise_shape, seed)?;
         let theta = form.parameters(dimension, &mut seed.stream("parameters", 0, 0));
         let source = match form {
-            Form::Paper => Source::Ball(Ball::new(dimension)),
+            Form::Paper => LinearArms::Ball(Ball::new(dimension)),
             Form::Authors => {
                 let catalogue = Catalogue::new(dimension, pool, seed.domain("catalogue"));
                 let means = catalogue.rows().map(|x| dot(&theta, x)).collect();
-                Source::Catalogue(catalogue, means)
+                LinearArms::Catalogue(catalogue, means)
             }
         };
         let world = Box::new(Linear { theta, arms, source, choice: seed.domain("arms"), noise });
@@ -69,13 +73,13 @@ impl LinearConfig {
 struct Linear {
     theta: Vec<f64>,
     arms: usize,
-    source: Source,
+    source: LinearArms,
     /// Draws the arms that a step offers.
     choice: Domain,
     noise: Noise,
 }
 
-enum Source {
+enum LinearArms {
     Ball(Ball),
     /// With the mean of every arm in the catalogue.
     Catalogue(Catalogue, Vec<f64>),
@@ -90,8 +94,10 @@ impl World for Linear {
         let mut stream = self.choice.stream(0, step);
         offer.clear(self.theta.len());
         match &mut self.source {
-            Source::Ball(ball) => ball.draw(&mut stream, self.arms, |x| offer.push(x, dot(&self.theta, x))),
-            Source::Catalogue(catalogue, means) => {
+            LinearArms::Ball(ball) => {
+                ball.draw(&mut stream, self.arms, |x| offer.push(x, dot(&self.theta, x)));
+            }
+            LinearArms::Catalogue(catalogue, means) => {
                 catalogue.draw(&mut stream, self.arms, |index, x| offer.push(x, means[index]));
             }
         }

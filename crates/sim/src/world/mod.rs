@@ -1,8 +1,8 @@
 //! Worlds: who is offered which arms, and what the arms are worth.
 //!
 //! A world is a pure function of its seed. What it offers at a step is drawn from streams named after that
-//! step, so offers can be asked for in any order and repeat bit for bit, and every algorithm of an
-//! experiment meets the same world whatever it chooses.
+//! step, so offers can be asked for in any order and repeat bit for bit, and every algorithm of an experiment
+//! meets the same world whatever it chooses.
 //!
 //! [`WorldConfig`] builds a world, [`ArrivalConfig`] decides which agent is next.
 
@@ -21,6 +21,7 @@ mod heterogeneous;
 mod linear;
 mod noise;
 mod nonlinear;
+mod outside;
 mod recommender;
 mod shuffle;
 mod split;
@@ -29,7 +30,8 @@ mod vector;
 
 use std::sync::Arc;
 
-use posse_core::{AgentId, Arms, ConfigError, Link, Seed, Shape, UserId};
+use posse_core::settings::Described;
+use posse_core::{AgentId, Arms, ConfigError, LinkFunction, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
 pub use arrival::{ArrivalConfig, Arrivals};
@@ -45,11 +47,12 @@ pub use heterogeneous::HeterogeneousConfig;
 pub use linear::LinearConfig;
 pub use noise::{NoiseLaw, NoiseShape};
 pub use nonlinear::NonlinearConfig;
+pub use outside::{OutsideWorld, OutsideWorldRecipe};
 pub use recommender::{Interactions, RecommenderConfig};
 pub use split::Split;
 pub use table::LabelledTable;
 
-use nonlinear::Curve;
+use nonlinear::RewardCurve;
 
 /// A place where agents choose arms.
 ///
@@ -110,11 +113,11 @@ pub enum Rewards {
 impl Rewards {
     /// Whether a model with this link can take all of them.
     #[must_use]
-    pub const fn fit(self, link: Link) -> bool {
+    pub const fn fit(self, link: LinkFunction) -> bool {
         match link {
-            Link::Identity => true,
-            Link::Logistic | Link::Probit => matches!(self, Self::Clicks),
-            Link::Poisson => matches!(self, Self::Clicks | Self::Counts),
+            LinkFunction::Identity => true,
+            LinkFunction::Logistic | LinkFunction::Probit => matches!(self, Self::Clicks),
+            LinkFunction::Poisson => matches!(self, Self::Clicks | Self::Counts),
         }
     }
 
@@ -253,7 +256,7 @@ impl Default for Offer {
 }
 
 /// A world by name, with its parameters: the `[environment]` table of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum WorldConfig {
@@ -277,6 +280,9 @@ pub enum WorldConfig {
     Square(NonlinearConfig),
     /// Users in clusters that were found in data, rewards 0 or 1.
     ClusteredUsers(ClusteredUsersConfig),
+    /// A world from outside of posse, which no file describes: the program that knows it makes it.
+    #[serde(skip_deserializing)]
+    Outside(OutsideWorld),
 }
 
 impl WorldConfig {
@@ -293,9 +299,10 @@ impl WorldConfig {
             Self::ClusteredArms(config) => config.build(seed),
             Self::Recommender(config) => config.build(agents, seed),
             Self::Clustered(config) => config.build(agents, seed),
-            Self::Cosine(config) => config.build(Curve::Cosine, seed),
-            Self::Square(config) => config.build(Curve::Square, seed),
+            Self::Cosine(config) => config.build(RewardCurve::Cosine, seed),
+            Self::Square(config) => config.build(RewardCurve::Square, seed),
             Self::ClusteredUsers(config) => config.build(agents, seed),
+            Self::Outside(world) => world.recipe().build(agents, seed),
         }
     }
 
@@ -308,7 +315,8 @@ impl WorldConfig {
             | Self::Glm(_)
             | Self::Clustered(_)
             | Self::Cosine(_)
-            | Self::Square(_) => return None,
+            | Self::Square(_)
+            | Self::Outside(_) => return None,
             Self::Classification(config) => (&config.data, &config.hash),
             Self::ClusteredArms(config) => (&config.data, &config.hash),
             Self::Recommender(config) => (&config.data, &config.hash),
@@ -350,16 +358,11 @@ impl WorldConfig {
     /// was made before, not to repeat it. Worlds without data stay as they are.
     pub fn record_hash(&mut self, hash: &str) {
         match self {
-            Self::Linear(_)
-            | Self::Heterogeneous(_)
-            | Self::Glm(_)
-            | Self::Clustered(_)
-            | Self::Cosine(_)
-            | Self::Square(_) => {}
             Self::Classification(config) => config.hash = hash.into(),
             Self::ClusteredArms(config) => config.hash = hash.into(),
             Self::Recommender(config) => config.hash = hash.into(),
             Self::ClusteredUsers(config) => config.hash = hash.into(),
+            _ => {}
         }
     }
 
@@ -423,7 +426,7 @@ impl Default for WorldConfig {
 mod tests {
     use serde::de::value::{Error, MapDeserializer};
 
-    use posse_core::Link;
+    use posse_core::LinkFunction;
 
     use super::*;
 
@@ -482,7 +485,7 @@ mod tests {
             WorldConfig::Glm(GlmWorldConfig::default()),
             WorldConfig::Glm(GlmWorldConfig {
                 form: Form::Authors,
-                link: Link::Poisson,
+                link: LinkFunction::Poisson,
                 ..Default::default()
             }),
             WorldConfig::Classification(ClassificationConfig {

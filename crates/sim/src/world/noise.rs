@@ -1,5 +1,6 @@
 //! The noise of rewards: one draw a step.
 
+use posse_core::settings::Described;
 use posse_core::{ConfigError, Domain, Seed};
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +8,18 @@ use super::gamma::ln_gamma_draw;
 
 /// The distribution of the noise. Its mean is zero and its standard deviation is the world's `noise`,
 /// whatever the law.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default, deny_unknown_fields)]
 pub struct NoiseShape {
     /// The family of distributions. Default `gaussian`.
     pub law: NoiseLaw,
-    /// Degrees of freedom of `student-t` (ν), above 2 so that the variance exists; the nearer to 2, the
+    /// ν > 2: degrees of freedom of `student-t`, above 2 so that the variance exists; the nearer to 2, the
     /// wilder the outliers. The other laws ignore it. Default 3.
     pub degrees: f64,
 }
 
 /// A family of distributions that noise can be drawn from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoiseLaw {

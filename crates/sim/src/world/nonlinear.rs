@@ -1,5 +1,6 @@
 //! Two worlds whose means are not linear in the features: a wave and a parabola along one hidden direction.
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape, Stream};
 use serde::{Deserialize, Serialize};
 
@@ -9,16 +10,18 @@ use super::vector::{direction, dot, scale};
 use super::{Luck, Offer, Rewards, World};
 
 /// Rewards that follow a curve of aᵀx, with one `a` of length one for all agents and ‖x‖ = 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default, deny_unknown_fields)]
 pub struct NonlinearConfig {
-    /// Features of an arm (d). Default 10.
+    /// d ≥ 1: features of an arm. Default 10.
+    #[setting(max = 10_000)]
     pub dimension: usize,
-    /// Arms an offer (K), new ones every step. Default 4.
+    /// K ≥ 1: how many arms an offer has, new ones every step. Default 4.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
-    /// Standard deviation of the noise (σ); one draw a step, the same for all its arms. Default 0.01.
+    /// σ ≥ 0: standard deviation of the noise; one draw a step, the same for all its arms. Default 0.01.
     pub noise: f64,
-    /// How arms are drawn: `paper` has them uniform on the unit sphere; `authors` draws a point of the cube
+    /// How arms are drawn. `paper` has them uniform on the unit sphere; `authors` draws a point of the cube
     /// [−½, ½]^d and divides it by its length, so that corners come more often than axes. Default `paper`.
     pub form: Form,
     /// The distribution of the noise. Default Gaussian.
@@ -39,14 +42,14 @@ impl Default for NonlinearConfig {
 
 /// What an arm is worth, given z = aᵀx.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Curve {
+pub(super) enum RewardCurve {
     /// The mean reward is cos 3z.
     Cosine,
     /// The mean reward is 10z².
     Square,
 }
 
-impl Curve {
+impl RewardCurve {
     fn mean(self, z: f64) -> f64 {
         match self {
             Self::Cosine => libm::cos(3.0 * z),
@@ -56,11 +59,11 @@ impl Curve {
 }
 
 impl NonlinearConfig {
-    pub(super) fn build(&self, curve: Curve, seed: Seed) -> Result<Box<dyn World>, ConfigError> {
+    pub(super) fn build(&self, curve: RewardCurve, seed: Seed) -> Result<Box<dyn World>, ConfigError> {
         Ok(Box::new(self.world(curve, seed)?))
     }
 
-    fn world(&self, curve: Curve, seed: Seed) -> Result<Nonlinear, ConfigError> {
+    fn world(&self, curve: RewardCurve, seed: Seed) -> Result<Nonlinear, ConfigError> {
         let Self { dimension, arms, noise, form, noise_shape } = *self;
         // Arms are new in both forms: there is no catalogue to be too small.
         form.check(dimension, arms, arms)?;
@@ -71,7 +74,7 @@ impl NonlinearConfig {
 }
 
 struct Nonlinear {
-    curve: Curve,
+    curve: RewardCurve,
     a: Vec<f64>,
     arms: usize,
     form: Form,
@@ -130,7 +133,7 @@ mod tests {
     fn means_follow_the_curve_for_arms_of_length_one() {
         for form in [Form::Paper, Form::Authors] {
             let config = NonlinearConfig { form, ..NonlinearConfig::default() };
-            for curve in [Curve::Cosine, Curve::Square] {
+            for curve in [RewardCurve::Cosine, RewardCurve::Square] {
                 let mut world = config.world(curve, Seed(1)).unwrap();
                 let a = world.a.clone();
                 assert!((dot(&a, &a) - 1.0).abs() < 1e-12);
@@ -142,8 +145,8 @@ mod tests {
                         let z: f64 = a.iter().zip(x).map(|(a, x)| a * x).sum();
                         let expected = match curve {
                             // cos 3z = 4cos³z − 3cos z.
-                            Curve::Cosine => 4.0 * libm::pow(libm::cos(z), 3.0) - 3.0 * libm::cos(z),
-                            Curve::Square => z * z / 0.1,
+                            RewardCurve::Cosine => 4.0 * libm::pow(libm::cos(z), 3.0) - 3.0 * libm::cos(z),
+                            RewardCurve::Square => z * z / 0.1,
                         };
                         assert!((mean - expected).abs() < 1e-12, "{curve:?}: {mean} for {z}");
                     }
@@ -157,7 +160,7 @@ mod tests {
         // The mean of Σx⁴ over directions: 3/(d + 2) on the sphere, less where corners come more often.
         let fourth = |form| {
             let config = NonlinearConfig { form, dimension: 2, ..NonlinearConfig::default() };
-            let mut world = config.world(Curve::Cosine, Seed(2)).unwrap();
+            let mut world = config.world(RewardCurve::Cosine, Seed(2)).unwrap();
             let mut sum = 0.0;
             for step in 0..10_000 {
                 let offer = ask(&mut world, 0, step);
@@ -175,7 +178,7 @@ mod tests {
     #[test]
     fn all_agents_meet_one_direction_and_another_seed_another() {
         let config = NonlinearConfig::default();
-        let world = |seed| config.world(Curve::Square, Seed(seed)).unwrap();
+        let world = |seed| config.world(RewardCurve::Square, Seed(seed)).unwrap();
         assert_eq!(ask(&mut world(4), 0, 9).means, ask(&mut world(4), 7, 9).means);
         assert_ne!(world(4).a, world(5).a);
     }
@@ -183,8 +186,9 @@ mod tests {
     #[test]
     fn impossible_settings_are_refused_by_name() {
         let good = NonlinearConfig::default;
-        let refused =
-            |config: NonlinearConfig| config.build(Curve::Cosine, Seed(1)).err().map(|error| error.name);
+        let refused = |config: NonlinearConfig| {
+            config.build(RewardCurve::Cosine, Seed(1)).err().map(|error| error.name)
+        };
         assert_eq!(refused(good()), None);
         assert_eq!(refused(NonlinearConfig { form: Form::Authors, ..good() }), None);
         assert_eq!(refused(NonlinearConfig { dimension: 0, ..good() }), Some("dimension"));

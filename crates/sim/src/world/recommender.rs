@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed, Shape, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub struct Interactions {
     groups: Vec<u32>,
     /// The items that were on offer at each event, in the order of `events`; empty if the file does not say.
     pools: Vec<Vec<u32>>,
+    /// What is known of each user, one after the other; empty if nothing is.
+    users: Vec<f64>,
 }
 
 impl Interactions {
@@ -59,7 +62,17 @@ impl Interactions {
             own
         });
         let (liked, pools) = (liked.collect(), Vec::new());
-        Ok(Self { width, features, liked, first, events: ordered, groups, pools })
+        Ok(Self { width, features, liked, first, events: ordered, groups, pools, users: Vec::new() })
+    }
+
+    /// The same with features of users, as many for each. An arm then has the products of every feature of the user
+    /// with every feature of the item: with a constant 1 among the user's, the item's own features stay.
+    pub fn with_users(mut self, features: Vec<f64>) -> Result<Self, ConfigError> {
+        let whole = !features.is_empty() && features.len().is_multiple_of(self.users());
+        require(whole, "users", features.len(), "as many features for each user, one or more")?;
+        require(features.iter().all(|x| x.is_finite()), "users", "not finite", "finite features")?;
+        self.users = features;
+        Ok(self)
     }
 
     /// The same with the items that were on offer at each event, in the order in which `events` were given to
@@ -111,6 +124,24 @@ impl Interactions {
         (0..self.users()).map(taste).filter(|(events, _)| *events > 0).collect()
     }
 
+    /// How many features an arm has: those of an item, for each feature of a user.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.width * (self.users.len() / self.users()).max(1)
+    }
+
+    /// Appends the features that an item has for a user.
+    fn describe(&self, user: u32, item: u32, features: &mut Vec<f64>) {
+        if self.users.is_empty() {
+            features.extend_from_slice(self.item(item));
+            return;
+        }
+        let width = self.users.len() / self.users();
+        for own in &self.users[user as usize * width..][..width] {
+            features.extend(self.item(item).iter().map(|x| own * x));
+        }
+    }
+
     fn item(&self, item: u32) -> &[f64] {
         &self.features[item as usize * self.width..][..self.width]
     }
@@ -120,23 +151,24 @@ impl Interactions {
 /// and others that it never liked, shuffled; the liked one pays 1.
 ///
 /// Arrivals are the world's own: `[arrival]` must be uniform. There are as many interactions as events.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
 #[serde(default)]
 pub struct RecommenderConfig {
-    /// The directory of the prepared interactions. Default none: it must be set.
+    /// The directory of the prepared interactions, made by `posse data prepare`. It must be set.
     pub data: String,
-    /// What must be in it: the content hash that preparing printed. Default none: it must be set.
+    /// The content hash of the prepared data, or twelve digits of it; `any` takes whatever is there. It must be set.
     pub hash: String,
-    /// Items an offer (K): one liked, the others not. Data with a pool for each event offers that instead. Default 25.
+    /// K ≥ 1: how many items an offer has, of which one was liked. Data with a pool for each event offers that instead. Default 25.
+    #[setting(max = 1_000_000)]
     pub arms: usize,
     /// Whether items have a further feature that is always 1, for models that do not expect a reward of zero
     /// (logistic ones expect ½) from items they know nothing of. Default false.
     pub constant: bool,
-    /// How users are divided over agents: `id`, `time` (in the order of users), `cluster` or `label-skew` (by
+    /// How users are divided over agents. `id`, `time` (in the order of users), `cluster` or `label-skew` (by
     /// groups of users); with `shared` every agent serves every user. Default `id`: with as many agents as
     /// users, each has one.
     pub split: Split,
-    /// How even label-skew is (α). Default 0.5.
+    /// α > 0: how even label-skew is. Default 0.5.
     pub concentration: f64,
     /// The interactions that `data` names, once the caller has attached them.
     #[serde(skip)]
@@ -227,7 +259,7 @@ struct Recommender {
 
 impl World for Recommender {
     fn shape(&self, _: AgentId) -> Shape {
-        Shape::shared(self.data.width + usize::from(self.constant))
+        Shape::shared(self.data.dimension() + usize::from(self.constant))
     }
 
     fn turn(&self, step: u64) -> Option<AgentId> {
@@ -254,7 +286,7 @@ impl World for Recommender {
             for place in (1..self.offered.len()).rev() {
                 self.offered.swap(place, stream.below(place as u64 + 1) as usize);
             }
-            self.fill(liked, offer);
+            self.fill(user, liked, offer);
             return;
         }
         self.offered.push(liked);
@@ -267,7 +299,7 @@ impl World for Recommender {
         // The others are in random order already: the liked one only needs a random place among them.
         let place = stream.below(self.arms as u64) as usize;
         self.offered.swap(0, place);
-        self.fill(liked, offer);
+        self.fill(user, liked, offer);
     }
 
     fn rewards(&self) -> Option<Rewards> {
@@ -281,11 +313,11 @@ impl World for Recommender {
 
 impl Recommender {
     /// Offers the items that were drawn; the liked one pays 1.
-    fn fill(&mut self, liked: u32, offer: &mut Offer) {
-        offer.clear(self.data.width + usize::from(self.constant));
+    fn fill(&mut self, user: u32, liked: u32, offer: &mut Offer) {
+        offer.clear(self.data.dimension() + usize::from(self.constant));
         for &item in &self.offered {
             self.features.clear();
-            self.features.extend_from_slice(self.data.item(item));
+            self.data.describe(user, item, &mut self.features);
             self.features.extend(self.constant.then_some(1.0));
             offer.push(&self.features, f64::from(item == liked));
         }
@@ -320,6 +352,32 @@ mod tests {
         assert_eq!(seen, [(0, 1, vec![0, 1]), (0, 2, vec![2, 3]), (1, 0, vec![0, 1, 2])]);
         assert!(data.clone().with_pools(&events, vec![vec![2], vec![0, 1], vec![1, 0]]).is_err());
         assert!(data.with_pools(&events, vec![vec![2, 9], vec![0, 1], vec![1, 0]]).is_err());
+    }
+
+    #[test]
+    fn features_of_users_multiply_those_of_items() {
+        let events = [(0, 2), (1, 0), (0, 1)];
+        let features: Vec<f64> = (0..4).map(f64::from).collect();
+        let data = Interactions::new(1, features, 2, &events, Vec::new()).unwrap();
+        assert!(data.clone().with_users(vec![1.0, 2.0, 3.0]).is_err());
+        assert!(data.clone().with_users(vec![]).is_err());
+        let data = data.with_users(vec![5.0, 1.0, -2.0, 1.0]).unwrap();
+        let config = RecommenderConfig {
+            arms: 2,
+            constant: true,
+            interactions: Arc::new(data).into(),
+            ..RecommenderConfig::default()
+        };
+        let mut world = config.build(2, Seed(3)).unwrap();
+        assert_eq!(world.shape(AgentId(0)), Shape::shared(3));
+        for step in 0..3 {
+            let offer = ask(&mut *world, 0, step);
+            let own = [5.0, -2.0][offer.user.0 as usize];
+            for arm in 0..2 {
+                let row = offer.arms.row(arm);
+                assert_eq!(row, [own * row[1], row[1], 1.0]);
+            }
+        }
     }
 
     fn config() -> RecommenderConfig {

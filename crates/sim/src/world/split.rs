@@ -1,5 +1,6 @@
 //! Which agent owns which part of a data set.
 
+use posse_core::settings::Described;
 use posse_core::{ConfigError, Seed};
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use super::data::require;
 use super::gamma::ln_gamma_draw;
 
 /// How rows or users are divided over agents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Split {

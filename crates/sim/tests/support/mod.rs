@@ -67,7 +67,7 @@ pub(crate) fn linear(dimension: usize, arms: usize) -> WorldConfig {
 
 /// A world whose rewards the algorithm takes: `otherwise`, unless it has a link.
 pub(crate) fn world_for(algorithm: &Algorithm, otherwise: WorldConfig) -> WorldConfig {
-    match algorithm.link() {
+    match algorithm.link_function() {
         Some(link) => {
             WorldConfig::Glm(GlmWorldConfig { link, dimension: 5, arms: 10, ..GlmWorldConfig::default() })
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use posse_data::log::DECISIONS;
+use posse_data::decision_log::DECISIONS;
 use posse_data::recommender::USERS;
 use posse_data::store::{ColumnKind, Manifest, StoredTable, scan};
 use serde_json::{Value, json};

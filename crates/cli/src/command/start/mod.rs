@@ -1,4 +1,6 @@
-//! `posse new`: a file to begin with.
+//! `posse new`: a file or a crate to begin with.
+
+mod algorithm;
 
 use std::path::{Path, PathBuf};
 
@@ -6,24 +8,29 @@ use anyhow::{Context, bail};
 
 use super::{Ending, print};
 
-/// Write a commented file to begin with: an experiment, or a coordinator's file
+/// Write a commented start that works: an experiment, a coordinator's file, or a crate with an algorithm
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   posse new experiment latency       writes latency.toml, which runs in seconds
   posse new federation shop          writes shop.toml, which `posse serve` takes
+  posse new algorithm my-rule        writes my-rule/, a crate whose tests pass
 
-Algorithms are written in Rust: docs/guides/add-an-algorithm.md says how.")]
+An algorithm is written in Rust against a clone of posse, which is looked for above the current directory; --posse
+names it elsewhere. docs/guides/add-an-algorithm.md says what the parts of an algorithm do.")]
 pub(crate) struct Args {
-    /// What kind of file to write
+    /// What to write
     #[arg(value_enum)]
     what: What,
-    /// The name of the experiment or federation
+    /// The name of the experiment, federation or crate
     #[arg(value_parser = name)]
     name: String,
-    /// Where to write it [default: NAME.toml]
-    #[arg(long, value_name = "FILE")]
+    /// Where to write it [default: NAME.toml, or the directory NAME for an algorithm]
+    #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
+    /// `algorithm`: a clone of posse's repository [default: the one above the current directory]
+    #[arg(long, value_name = "DIR")]
+    posse: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -32,6 +39,8 @@ enum What {
     Experiment,
     /// A coordinator's file for `posse serve`
     Federation,
+    /// A crate with an algorithm of your own
+    Algorithm,
 }
 
 /// Names become parts of paths and of federations.
@@ -47,20 +56,35 @@ const EXPERIMENT: &str = include_str!("experiment.toml");
 const FEDERATION: &str = include_str!("federation.toml");
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let (text, next) = match args.what {
-        What::Experiment => (EXPERIMENT, "posse run"),
-        What::Federation => (FEDERATION, "posse serve --config"),
+    let Args { what, name, out, posse } = args;
+    if posse.is_some() && !matches!(what, What::Algorithm) {
+        bail!("--posse is for algorithms: experiments and federations need no source");
+    }
+    let usual = match what {
+        What::Experiment | What::Federation => Path::new(name).with_extension("toml"),
+        What::Algorithm => PathBuf::from(name),
     };
-    let path = args.out.clone().unwrap_or_else(|| Path::new(&args.name).with_extension("toml"));
+    let path = out.clone().unwrap_or(usual);
     let shown = path.display();
     if path.exists() {
         bail!("{shown} is there already: choose another name, or --out another place");
     }
-    std::fs::write(&path, text.replace("{name}", &args.name))
-        .with_context(|| format!("cannot write {shown}"))?;
-    let next = match args.what {
-        What::Experiment => format!("{next} {shown} --out results/{}", args.name),
-        What::Federation => format!("{next} {shown}"),
+    let write = |text: &str| {
+        std::fs::write(&path, text.replace("{name}", name)).with_context(|| format!("cannot write {shown}"))
+    };
+    let next = match what {
+        What::Experiment => {
+            write(EXPERIMENT)?;
+            format!("posse run {shown} --out results/{name}")
+        }
+        What::Federation => {
+            write(FEDERATION)?;
+            format!("posse serve --config {shown}")
+        }
+        What::Algorithm => {
+            algorithm::write(name, &path, posse.as_deref())?;
+            format!("cd {shown} && cargo test && cargo run --example regret")
+        }
     };
     print(&format!("wrote {shown}\nnext: {next}\n"))?;
     Ok(Ending::Done)

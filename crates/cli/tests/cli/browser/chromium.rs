@@ -32,6 +32,14 @@ pub(super) fn probe(chromium: &Path, directory: &Path, page: &str, width: u32) -
          <script>f.onload=()=>{{document.body.append(f.contentDocument.getElementById('probe')||'no probe')}}</script>"
     );
     std::fs::write(&frame, html).unwrap();
+    let dom = dump(chromium, &frame);
+    let text = dom.split_once("<pre id=\"probe\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (text, _) = text.unwrap_or_else(|| panic!("{dom}"));
+    serde_json::from_str(text).unwrap()
+}
+
+/// The document that a page has become once its scripts have run, for ten seconds of the page's own time.
+pub(super) fn dump(chromium: &Path, page: &Path) -> String {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(chromium)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
@@ -39,11 +47,10 @@ pub(super) fn probe(chromium: &Path, directory: &Path, page: &str, width: u32) -
         .args(["--disable-dev-shm-usage", "--allow-file-access-from-files", "--window-size=1400,1000"])
         .args(["--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", frame.display()))
+        .arg(format!("file://{}", page.display()))
         .output()
         .unwrap();
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let text = dom.split_once("<pre id=\"probe\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (text, _) = text.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
-    serde_json::from_str(text).unwrap()
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!dom.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    dom
 }

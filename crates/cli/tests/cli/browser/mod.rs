@@ -1,6 +1,7 @@
 //! The report in a real browser: nothing goes wrong, everything can be used, every number is that of the
 //! Parquet files.
 
+mod accessibility;
 mod chromium;
 
 use std::path::Path;

@@ -6,6 +6,7 @@
 
 mod step;
 
+use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::config::Constants;
@@ -16,7 +17,7 @@ use crate::ridge::Ridge;
 use crate::wire::v1;
 
 /// A method for the global update. All stop when the mean loss certainly exceeds its minimum by at most ε.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 pub enum Solver {
     /// Whichever of `preconditioned` and `newton` sent fewer scalars when it was last used. The first round
@@ -245,5 +246,4 @@ fn squared_norm(problem: &Problem<'_>, v: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

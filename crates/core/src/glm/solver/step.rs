@@ -6,7 +6,7 @@ use crate::glm::projection::{dot, norm, project, shorten};
 use crate::ridge::Ridge;
 
 /// After this many halvings of a Newton step something is wrong with it.
-const MOST_HALVINGS: u32 = 12;
+const MAX_HALVINGS: u32 = 12;
 
 impl Minimiser {
     /// A plain projected step from the point, given the gradient of the summed loss there, and by how much
@@ -81,7 +81,7 @@ impl Minimiser {
 
     /// Newton's step, projected in the norm of the curvature; half of the last one where that was too far.
     pub(super) fn jump(&mut self, problem: &Problem<'_>, total: &[f64], curvature: Option<&[f64]>, gap: f64) {
-        if gap > self.last_gap && self.halvings < MOST_HALVINGS {
+        if gap > self.last_gap && self.halvings < MAX_HALVINGS {
             self.halvings += 1;
             self.point = self.point.iter().zip(&self.previous).map(|(at, was)| 0.5 * (at + was)).collect();
             return;
@@ -92,7 +92,7 @@ impl Minimiser {
         });
         let mut model = Ridge::new(d, constants.lambda);
         let sound = bent.as_ref().is_some_and(|bent| model.refresh([bent].into_iter()).is_ok());
-        let (Some(bent), true, true) = (bent, sound, self.halvings < MOST_HALVINGS) else {
+        let (Some(bent), true, true) = (bent, sound, self.halvings < MAX_HALVINGS) else {
             // Without a usable curvature, gradients alone still get there.
             self.method = Method::Preconditioned;
             self.point.clone_from(&self.best);

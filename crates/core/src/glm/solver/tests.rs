@@ -1,7 +1,7 @@
 use super::*;
 use crate::glm::config::GlmConfig;
 use crate::glm::history::History;
-use crate::glm::link::Link;
+use crate::glm::link::LinkFunction;
 use crate::glm::projection::norm;
 use crate::random::Seed;
 
@@ -15,7 +15,7 @@ struct Data {
 
 impl Data {
     /// n observations with features on the unit sphere and rewards from a θ of norm `truth`.
-    fn new(link: Link, d: usize, n: u64, truth: f64, seed: u64) -> Self {
+    fn new(link: LinkFunction, d: usize, n: u64, truth: f64, seed: u64) -> Self {
         let config = GlmConfig { link, ..GlmConfig::default() };
         let constants = config.constants();
         let mut stream = Seed(seed).stream("test", 0, 0);
@@ -30,9 +30,9 @@ impl Data {
             let (x, draw) = direction();
             let mean = link.mean(dot(&x, &theta));
             let y = match link {
-                Link::Logistic | Link::Probit => f64::from(u8::from(draw < mean)),
-                Link::Identity => mean + draw - 0.5,
-                Link::Poisson => (mean + 2.0 * draw - 1.0).max(0.0),
+                LinkFunction::Logistic | LinkFunction::Probit => f64::from(u8::from(draw < mean)),
+                LinkFunction::Identity => mean + draw - 0.5,
+                LinkFunction::Poisson => (mean + 2.0 * draw - 1.0).max(0.0),
             };
             history.push(&x, y);
             evidence.add_observation(&x, 0.0);
@@ -86,7 +86,7 @@ const METHODS: [Solver; 4] = [Solver::Restart, Solver::Nesterov, Solver::Newton,
 // Oracle O14.
 #[test]
 fn what_is_returned_is_as_near_the_minimum_as_it_says() {
-    for link in Link::all() {
+    for link in LinkFunction::all() {
         for (n, truth) in [(3, 0.5), (60, 0.5), (2000, 0.9)] {
             let data = Data::new(link, 6, n, truth, 4);
             // Ten times as exact, by Newton's method.
@@ -117,14 +117,14 @@ fn what_is_returned_is_as_near_the_minimum_as_it_says() {
 
 #[test]
 fn all_methods_reach_the_same_point() {
-    let data = Data::new(Link::Logistic, 5, 400, 0.6, 9);
+    let data = Data::new(LinkFunction::Logistic, 5, 400, 0.6, 9);
     // Far below what a federation asks for, so that the points themselves agree.
     let solve = |solver| {
         let mut problem = data.problem();
         problem.gap = 1e-15;
         let mut minimiser = Minimiser::new(solver, &Measured::default(), &[0.0; 5]);
         loop {
-            let (g, h) = data.history.gradient_and_curvature(Link::Logistic, minimiser.point(), 400);
+            let (g, h) = data.history.gradient_and_curvature(LinkFunction::Logistic, minimiser.point(), 400);
             if let Some(found) = minimiser.advance(&problem, &g, Some(&h), 5000) {
                 return found.estimate;
             }
@@ -145,7 +145,7 @@ fn gradients_to_tolerance_are_as_few_as_published() {
     for (n, published) in [(400, 19.0), (4000, 30.0), (40_000, 39.0)] {
         let mean = |solver| {
             let runs = (0..6).map(|seed| {
-                let mut data = Data::new(Link::Logistic, 10, n, 1.0, 100 + seed);
+                let mut data = Data::new(LinkFunction::Logistic, 10, n, 1.0, 100 + seed);
                 data.constants.radius = 100.0;
                 data.solve(solver, &[0.0; 10]).evaluations as f64
             });
@@ -161,7 +161,7 @@ fn gradients_to_tolerance_are_as_few_as_published() {
 
 #[test]
 fn a_warm_start_at_the_minimum_needs_one_gradient() {
-    let data = Data::new(Link::Logistic, 4, 500, 0.7, 2);
+    let data = Data::new(LinkFunction::Logistic, 4, 500, 0.7, 2);
     for solver in METHODS {
         let found = data.solve(solver, &[0.0; 4]);
         let again = data.solve(solver, &found.estimate);
@@ -171,9 +171,12 @@ fn a_warm_start_at_the_minimum_needs_one_gradient() {
 
 #[test]
 fn rewards_of_one_kind_give_a_finite_minimum_in_the_ball() {
-    for (link, reward) in
-        [(Link::Logistic, 1.0), (Link::Logistic, 0.0), (Link::Probit, 1.0), (Link::Poisson, 1e6)]
-    {
+    for (link, reward) in [
+        (LinkFunction::Logistic, 1.0),
+        (LinkFunction::Logistic, 0.0),
+        (LinkFunction::Probit, 1.0),
+        (LinkFunction::Poisson, 1e6),
+    ] {
         let mut data = Data::new(link, 3, 0, 0.5, 1);
         for i in 0..50 {
             let x = [1.0, 0.1 * f64::from(i % 3), 0.0];

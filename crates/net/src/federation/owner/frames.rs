@@ -9,7 +9,8 @@ use tonic::Status;
 
 use super::{Outcome, Owner, quarantined};
 use crate::federation::outbox::Posted;
-use crate::federation::{Answer, Reason, Refusal, validate};
+use crate::federation::{Reason, Refusal, ReplyTo, validate};
+use crate::trace::Tracer;
 
 /// Frames that wait for an agent behind a proxy.
 const MAILBOX: usize = 8;
@@ -18,31 +19,36 @@ impl Owner {
     pub(super) fn frame(
         &mut self,
         agent: AgentId,
-        frame: UpFrame,
-        answer: Answer,
+        (frame, bytes): (UpFrame, &[u8]),
+        answer: ReplyTo,
         now: Tick,
         outcome: &mut Outcome,
     ) {
-        if let Answer::Link(link) = answer
+        if let ReplyTo::Link(link) = answer
             && !self.has_link(agent, link)
         {
             // The link ended while this frame waited, so no answer can be sent. The agent sends it again.
             return;
         }
+        let traced = self.tracer.as_ref().and_then(|_| Tracer::begin(agent, &frame));
         let judged = self.hear(agent, frame, now);
+        // A message that is sent again because its answer was slow is traced once.
+        if judged.as_ref().is_ok_and(counts) {
+            outcome.traced.extend(traced);
+        }
         match (judged, answer) {
-            (Ok(step), Answer::Link(_)) => self.follow(step, outcome),
-            (Ok(step), Answer::Exchange(reply)) => {
+            (Ok(step), ReplyTo::Link(_)) => self.follow_frame(step, bytes, outcome),
+            (Ok(step), ReplyTo::Exchange(reply)) => {
                 self.let_go(agent, Status::aborted("this agent came by a call: whoever calls has no link"));
                 self.mailboxes.entry(agent).or_default();
-                self.follow(step, outcome);
+                self.follow_frame(step, bytes, outcome);
                 outcome.exchanges.push((agent, reply));
             }
             (Err(refusal), answer) => {
                 self.note_refusal(agent, refusal.reason);
                 match answer {
-                    Answer::Exchange(reply) => drop(reply.send(Err(refusal))),
-                    Answer::Link(_) => self.let_go(agent, refusal.into_status()),
+                    ReplyTo::Exchange(reply) => drop(reply.send(Err(refusal))),
+                    ReplyTo::Link(_) => self.let_go(agent, refusal.into_status()),
                 }
             }
         }
@@ -56,6 +62,7 @@ impl Owner {
     pub(super) fn let_go(&mut self, agent: AgentId, why: Status) {
         if let Some(link) = self.links.remove(&agent) {
             link.outbox.end(why);
+            self.begin_lease(agent);
         }
     }
 
@@ -74,8 +81,16 @@ impl Owner {
             charged = self.credit.spend(&self.config, agent, message, Instant::now())?;
         }
         let cost = frame.cost();
+        let is_late_hello = frame.greeting > 0 && frame.epoch < state.hub.epoch();
         let step = state.hub.receive(now, agent, frame);
-        let counts = |step: &Step| step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..)));
+        if is_late_hello && step.as_ref().is_ok_and(|step| step.frames.iter().all(|(to, _)| *to != agent)) {
+            // The hub has nothing to say to it: another process has heard what this epoch began with, and said so. Without an
+            // answer this one would greet for ever.
+            let epoch = state.hub.epoch().0;
+            let why =
+                format!("a later state of {agent} has gone on in epoch {epoch}: this one is an old copy");
+            return Err(Refusal::new(Reason::Superseded, why));
+        }
         let counted = step.as_ref().is_ok_and(counts);
         if counted {
             self.conduct.accepted(agent);
@@ -83,23 +98,35 @@ impl Owner {
             self.credit.refund(agent, charged);
         }
         let step = step?;
-        self.ledger.heard(agent, if counted { charged } else { 0 });
+        self.accounts.heard(agent, if counted { charged } else { 0 });
+        if !self.links.contains_key(&agent) {
+            self.begin_lease(agent);
+        }
         self.up.add(cost);
         Ok(step)
     }
 
     /// Puts what a hub did into the outcome.
     pub(super) fn follow(&mut self, step: Step, outcome: &mut Outcome) {
+        self.follow_frame(step, &[], outcome);
+    }
+
+    /// The same for what a hub did with the frame that came as `bytes`, which the log keeps as they are.
+    fn follow_frame(&mut self, step: Step, bytes: &[u8], outcome: &mut Outcome) {
         for entry in &step.log {
+            self.last_words.note(entry);
             match &entry.event {
                 LogEvent::Joined(agent, life) => {
                     self.audit.note("joined", json!({ "agent": agent.0, "life": life.0 }));
                 }
-                LogEvent::Left(agent) => self.audit.note("left", json!({ "agent": agent.0 })),
+                LogEvent::Left(agent) => {
+                    self.presence.forget(*agent);
+                    self.audit.note("left", json!({ "agent": agent.0 }));
+                }
                 _ => {}
             }
             outcome.uploads += u64::from(matches!(entry.event, LogEvent::Accepted(..)));
-            outcome.entries.push(entry.encode());
+            outcome.entries.push(entry.encode_received(bytes));
         }
         for (agent, frame) in step.frames {
             if let (Some(message), Some(state)) = (&frame.message, &self.state)
@@ -122,7 +149,10 @@ impl Owner {
                 }
                 // A slow link is a lossy link: the session says it again.
                 Posted::Dropped => {}
-                Posted::Unread => drop(self.links.remove(&agent)),
+                Posted::Unread => {
+                    self.links.remove(&agent);
+                    self.begin_lease(agent);
+                }
             }
         } else if let Some(mail) = self.mailboxes.get_mut(&agent) {
             if mail.is_empty() {
@@ -140,9 +170,14 @@ impl Owner {
 
     pub(super) fn note_refusal(&mut self, agent: AgentId, reason: Reason) {
         self.metrics.refused(&self.config.name, reason);
-        self.ledger.refused(agent, reason);
+        self.accounts.refused(agent, reason);
         if self.conduct.refused(&self.config, agent, reason) {
             self.audit.note("quarantined", json!({ "agent": agent.0, "reason": reason.word() }));
         }
     }
+}
+
+/// Whether the hub accepted a message.
+fn counts(step: &Step) -> bool {
+    step.log.iter().any(|entry| matches!(entry.event, LogEvent::Accepted(..)))
 }

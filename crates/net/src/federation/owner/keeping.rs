@@ -1,14 +1,16 @@
 //! First the log, then the answers; and what happens when the log fails.
 
 use std::sync::PoisonError;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use posse_core::Epoch;
+use posse_core::{AgentId, Epoch};
 use tracing::{error, info, warn};
 
 use super::{Outcome, Owner, State};
+use crate::federation::last_words::LastWords;
 use crate::federation::{FederationError, RETRY, Reason, Refusal, config};
 use crate::log::LogError;
+use crate::trace::Way;
 
 impl Owner {
     /// Writes and syncs the log, and only then sends the answers and frames.
@@ -17,17 +19,23 @@ impl Owner {
             && let Some(state) = &mut self.state
         {
             let epoch = state.hub.epoch().0;
-            let began = Instant::now();
+            let (began, since) = (Instant::now(), SystemTime::now());
             let kept = state.log.append(&outcome.entries).and_then(|()| state.log.sync(epoch));
             if let Err(error) = kept {
                 self.lose(&error, outcome);
                 return;
             }
             self.metrics.synced(&self.config.name, began.elapsed(), state.log.bytes());
+            if let Some(tracer) = &self.tracer {
+                outcome.traced.iter().for_each(|upload| tracer.tell(upload, Way::Log, since));
+            }
         }
         self.metrics.uploads(&self.config.name, outcome.uploads);
         for (agent, frame) in outcome.frames {
             self.deliver(agent, frame);
+        }
+        if let Some(tracer) = &self.tracer {
+            outcome.traced.iter().for_each(|upload| tracer.tell(upload, Way::Receive, upload.since));
         }
         for (agent, reply) in outcome.exchanges {
             let mail = self.mailboxes.get_mut(&agent).map(std::mem::take).unwrap_or_default();
@@ -97,7 +105,9 @@ impl Owner {
         let name = &self.config.name;
         let (lost, torn, epoch) = (replay.lost_entries, replay.torn_bytes, replay.epoch);
         let entries = replay.entries.len();
-        let mut hub = self.config.replay(&replay)?;
+        let mut last_words = LastWords::read(&self.directory);
+        let mut hub = self.config.replay_with(&replay, |entry| last_words.note(entry))?;
+        self.last_words = last_words;
         self.time.go_on_from(hub.latest());
         if torn > 0 {
             warn!(
@@ -127,7 +137,9 @@ impl Owner {
             "the log is open"
         );
         self.metrics.log_bytes(&self.config.name, log.bytes());
+        let living: Vec<AgentId> = hub.agents().filter(|agent| hub.incarnation(*agent).is_some()).collect();
         self.state = Some(State { hub, log });
+        self.lease_to_all(living);
         self.failed = None;
         self.trouble(None);
         Ok(())
@@ -139,7 +151,10 @@ impl Owner {
         let keep = self.config.keep_history;
         let saved = state.log.snapshot(&state.hub.save()).and_then(|()| state.log.truncate(keep));
         match saved {
-            Ok(()) => self.metrics.log_bytes(&self.config.name, state.log.bytes()),
+            Ok(()) => {
+                self.metrics.log_bytes(&self.config.name, state.log.bytes());
+                self.last_words.keep(&self.directory);
+            }
             // The log still has everything.
             Err(cause) => warn!(federation = self.config.name, %cause, "the state cannot be saved"),
         }

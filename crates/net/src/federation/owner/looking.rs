@@ -8,7 +8,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::{Outcome, Owner, State};
-use crate::federation::{AgentInfo, Reason, Refusal, Reply, View};
+use crate::federation::{AgentInfo, FederationView, Reason, Refusal, Reply};
 
 impl Owner {
     /// Ends an agent's life and tells it so; the answer waits until that is on the disk.
@@ -31,10 +31,10 @@ impl Owner {
     /// What is known of every agent that has joined or was refused.
     pub(super) fn agents(&self) -> Vec<AgentInfo> {
         let Some(State { hub, .. }) = &self.state else { return Vec::new() };
-        let all: BTreeSet<AgentId> = hub.agents().chain(self.ledger.agents()).collect();
+        let all: BTreeSet<AgentId> = hub.agents().chain(self.accounts.agents()).collect();
         let information = hub.coordinator().inspect().information;
         let describe = |agent: AgentId| {
-            let account = self.ledger.of(agent);
+            let account = self.accounts.of(agent);
             let standing = hub.coordinator().agent(agent);
             let life = hub.last_incarnation(agent);
             AgentInfo {
@@ -42,7 +42,7 @@ impl Owner {
                 life: life.map_or(0, |life| life.0),
                 gone: life.is_some() && hub.incarnation(agent).is_none(),
                 connected: self.links.contains_key(&agent),
-                away: false,
+                away: self.presence.is_away(agent),
                 quarantined_for: self.conduct.quarantined_for(agent),
                 last_seen: account.last_seen,
                 uploads: standing.map_or(0, |standing| standing.uploads),
@@ -54,12 +54,12 @@ impl Owner {
         all.into_iter().map(describe).collect()
     }
 
-    pub(super) fn view(&self) -> Option<View> {
+    pub(super) fn view(&self) -> Option<FederationView> {
         let state = self.state.as_ref()?;
         let coordinator = state.hub.coordinator();
         let view = coordinator.inspect();
         let (staleness, _) = self.measure()?;
-        Some(View {
+        Some(FederationView {
             epoch: state.hub.epoch(),
             version: view.version.0,
             observations: view.observations,
@@ -83,12 +83,14 @@ impl Owner {
     pub(super) fn report(&mut self) {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         standing.connected = self.links.len();
+        standing.away = self.presence.count_away();
         // Counted here, once a batch, and not at each frame.
         let sent = (self.up.bytes - standing.up.bytes, self.down.bytes - standing.down.bytes);
         self.metrics.sent(&self.config.name, sent, std::mem::take(&mut self.downloads));
         (standing.up, standing.down) = (self.up, self.down);
         let quarantined = self.conduct.quarantined();
-        self.metrics.connected(&self.config.name, self.links.len(), quarantined.len());
+        let counts = [self.links.len(), quarantined.len(), standing.away];
+        self.metrics.agents(&self.config.name, counts);
         standing.quarantined.clear();
         standing.quarantined.extend(quarantined);
     }

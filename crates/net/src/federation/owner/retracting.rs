@@ -47,6 +47,7 @@ impl Owner {
         self.save();
         let why = Refusal::new(Reason::Superseded, format!("the operator retracted what {agent} had shared"));
         self.let_go(agent, why.into_status());
+        self.presence.forget(agent);
         // Whoever greets again hears of the new epoch; those that are silent would not for long.
         let others: Vec<AgentId> = self.links.keys().copied().collect();
         for other in others {

@@ -4,6 +4,7 @@ mod bursts;
 mod churn;
 mod weighted;
 
+use posse_core::settings::Described;
 use posse_core::{AgentId, ConfigError, Domain, Seed};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,7 @@ pub trait Arrivals: Send {
 }
 
 /// An arrival process by name, with its parameters: the `[arrival]` table of an experiment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ArrivalConfig {
@@ -37,32 +38,32 @@ pub enum ArrivalConfig {
     RoundRobin,
     /// Agent i arrives with probability ∝ (i + 1)^(−exponent).
     Zipf {
-        /// How steep (s), at least 0; 0 is uniform. Default 1.2.
+        /// s ≥ 0: how steep; 0 is uniform. Default 1.2.
         #[serde(default = "default::zipf_exponent")]
         exponent: f64,
     },
     /// Agent i arrives with probability ∝ uᵢ^exponent, where uᵢ is drawn once, uniform in (0, 1].
     Power {
-        /// How uneven, at least 0; 0 is uniform. Default 4.
+        /// ≥ 0: how uneven; 0 is uniform. Default 4.
         #[serde(default = "default::power_exponent")]
         exponent: f64,
     },
     /// The probabilities are one draw from a symmetric Dirichlet distribution.
     Dirichlet {
-        /// How even (α), above 0: far below 1 a few agents take nearly all turns, far above 1 all take
+        /// α > 0: how even. Far below 1 a few agents take nearly all turns, far above 1 all take
         /// nearly the same. Default 0.1.
         #[serde(default = "default::concentration")]
         concentration: f64,
     },
     /// Agent 0 takes a fixed share of the turns, the others share the rest evenly.
     OneHot {
-        /// The probability of agent 0, from 0 to 1. Default 0.9.
+        /// in [0, 1]: the probability of agent 0. Default 0.9.
         #[serde(default = "default::share")]
         share: f64,
     },
     /// An agent, drawn uniformly, keeps its turn for a geometric number of steps. It may follow itself.
     Bursts {
-        /// Mean steps of a burst, at least 1; 1 is uniform. Default 50.
+        /// ≥ 1: mean steps of a burst; 1 is uniform. Default 50.
         #[serde(default = "default::mean_length")]
         mean_length: f64,
     },
@@ -70,7 +71,7 @@ pub enum ArrivalConfig {
     /// exponential distribution, though not before the next has joined; the last one stays. Every agent that
     /// is there is equally likely to act next.
     Churn {
-        /// Mean time between joining and leaving, as a share of the horizon, above 0. Default 0.25.
+        /// > 0: mean time between joining and leaving, as a share of the horizon. Default 0.25.
         #[serde(default = "default::lifetime")]
         lifetime: f64,
     },

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use posse_data::log::{GenericLog, LogFiles, prepare_log};
+use posse_data::decision_log::{GenericLog, LogFiles, prepare_log};
 use posse_data::store::Manifest;
 
 use super::{Args, length, separator};

@@ -119,8 +119,12 @@ fn counts(manifest: &Manifest) -> String {
     let counts: Vec<String> = manifest
         .counts
         .iter()
-        .filter(|(what, _)| !what.starts_with("class "))
-        .map(|(what, count)| format!("{count} {what}"))
+        .filter(|(what, count)| !what.starts_with("class ") && **count > 0)
+        .map(|(what, count)| match what.split_once(", ") {
+            // Some counts have a comma of their own.
+            Some((what, done)) => format!("{count} {what} ({done})"),
+            None => format!("{count} {what}"),
+        })
         .collect();
     format!("{} ({}): {}", manifest.name, manifest.kind, counts.join(", "))
 }

@@ -37,10 +37,10 @@ pub(super) struct Recommenders {
     pub(super) user_clusters: Option<usize>,
     /// With --user-clusters: take the N users with most items [default: 1000]
     #[arg(long, value_name = "N", requires = "user_clusters")]
-    most_users: Option<usize>,
+    max_users: Option<usize>,
     /// With --user-clusters: take the N items with most users [default: 1000]
     #[arg(long, value_name = "N", requires = "user_clusters")]
-    most_items: Option<usize>,
+    max_items: Option<usize>,
     /// `lastfm`: what counts as an event: listening, or tagging, which is what the code published with figure 4 of
     /// Li and Wang (2022) seems to have used [default: listening]
     #[arg(long, value_name = "WHAT")]
@@ -138,8 +138,8 @@ pub(super) fn prepare_users(args: &Args, ratings: &Ratings) -> anyhow::Result<Ma
     let defaults = UserClusterSettings::default();
     let settings = UserClusterSettings {
         dimension: own.dimension.unwrap_or(defaults.dimension),
-        users: own.most_users.unwrap_or(defaults.users),
-        items: own.most_items.unwrap_or(defaults.items),
+        users: own.max_users.unwrap_or(defaults.users),
+        items: own.max_items.unwrap_or(defaults.items),
         clusters: own.user_clusters.unwrap_or(defaults.clusters),
         min_rating: own.min_rating,
         seed: Seed(args.seed),

@@ -1,0 +1,464 @@
+//! The triangular factor of a regularised Gram matrix, with the moment as one more column.
+//!
+//! For V(λ) = Σxxᵀ + λI and b = Σxy this keeps the upper triangular U with V(λ) = UᵀU, and q = U⁻ᵀb
+//! beside it: the R of a QR decomposition of all observations so far. Everything a bandit asks for comes
+//! from one triangular solve z = U⁻ᵀx of an arm: its squared width xᵀV(λ)⁻¹x = ‖z‖² and its mean
+//! xᵀV(λ)⁻¹b = zᵀq. Neither the inverse nor the estimate is ever formed on the way.
+//!
+//! **The same bits on every processor.** Vector lanes hold independent problems (different arms, or
+//! different columns), no sum is split over lanes and no multiplication is fused with an addition. So
+//! the vector width changes the speed and nothing else.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use crate::aligned::Aligned;
+use crate::arms::Columns;
+use crate::evidence::Evidence;
+use crate::ridge::Heard;
+
+/// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
+const CHUNK: usize = 4;
+/// Vectors of arms solved together; eight accumulators fill the registers without spilling.
+const TILE: usize = 8;
+/// The widest vector of any dispatched instruction set, in `f64`.
+const WIDEST: usize = 8;
+
+/// U and q, row by row. Row j holds columns from j (rounded down to a chunk) to d, where column d is q.
+/// What lies left of the diagonal in a row's first chunk is meaningless and never read.
+#[derive(Clone, Debug)]
+pub(crate) struct Factor {
+    dimension: usize,
+    rows: Aligned,
+    /// `rows[offset[j] + k]` is entry (j, k).
+    offset: Vec<u32>,
+    /// 1 / U_jj, so that solving multiplies instead of dividing.
+    inverse_diagonal: Aligned,
+}
+
+/// Scratch memory for [`Factor::score`] and [`Factor::update`], shared by all factors of a thread so that
+/// thousands of agents do not each carry their own.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// The tile of arms being solved; the appended row during an update.
+    tile: Aligned,
+    /// The q that means are taken with.
+    q: Aligned,
+    means: Aligned,
+    widths: Aligned,
+    /// Where a new factor is made before it replaces the old one.
+    spare: Factor,
+    /// What a coordinator said last.
+    pub(crate) heard: Option<Heard>,
+}
+
+/// Means and widths √(xᵀV(λ)⁻¹x) of scored arms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scores<'a> {
+    pub(crate) means: &'a [f64],
+    pub(crate) widths: &'a [f64],
+}
+
+impl Workspace {
+    pub(crate) fn new() -> Self {
+        let empty = || Aligned::zeros(0);
+        let spare = Factor::new(0, 1.0);
+        Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare, heard: None }
+    }
+
+    /// Returns a factor of this dimension to be filled. Its contents before that are unspecified.
+    pub(crate) fn spare(&mut self, dimension: usize) -> &mut Factor {
+        if self.spare.dimension != dimension {
+            self.spare = Factor::new(dimension, 1.0);
+        }
+        &mut self.spare
+    }
+
+    fn reserve(&mut self, dimension: usize, arms: usize) {
+        let tile = (dimension * TILE * WIDEST).max((dimension + 1).next_multiple_of(CHUNK));
+        if self.tile.len() < tile {
+            self.tile = Aligned::zeros(tile);
+            self.q = Aligned::zeros(dimension);
+        }
+        let arms = arms.next_multiple_of(TILE * WIDEST);
+        if self.means.len() < arms {
+            self.means = Aligned::zeros(arms);
+            self.widths = Aligned::zeros(arms);
+        }
+    }
+}
+
+impl Factor {
+    /// The factor of λI, without observations.
+    pub(crate) fn new(dimension: usize, regularization: f64) -> Self {
+        let columns = (dimension + 1).next_multiple_of(CHUNK);
+        let mut offset = Vec::with_capacity(dimension);
+        let mut length = 0;
+        for j in 0..dimension {
+            let first = j / CHUNK * CHUNK;
+            offset.push((length - first) as u32);
+            length += columns - first;
+        }
+        let mut factor = Self {
+            dimension,
+            rows: Aligned::zeros(length),
+            offset,
+            inverse_diagonal: Aligned::zeros(dimension),
+        };
+        let root = regularization.sqrt();
+        for j in 0..dimension {
+            factor.rows[factor.offset[j] as usize + j] = root;
+            factor.inverse_diagonal[j] = 1.0 / root;
+        }
+        factor
+    }
+
+    /// Becomes a copy of `other`, which has the same dimension.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.rows.copy_from_slice(&other.rows);
+        self.inverse_diagonal.copy_from_slice(&other.inverse_diagonal);
+    }
+
+    pub(crate) const fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// Appends the observation (x, y) and returns xᵀV(λ)⁻¹x from *before* it.
+    #[inline]
+    pub(crate) fn update(&mut self, x: &[f64], y: f64, workspace: &mut Workspace) -> f64 {
+        workspace.reserve(self.dimension, 0);
+        Arch::new().dispatch(AppendRow { factor: self, appended: &mut workspace.tile, x, y })
+    }
+
+    /// Solves for all arms in one pass over the factor. Means are taken with q plus `noise(j)`: with noise
+    /// v·η, η ~ N(0, I), they are those of a model drawn from N(V(λ)⁻¹b, v²V(λ)⁻¹).
+    #[inline]
+    pub(crate) fn score<'a>(
+        &self,
+        arms: Columns<'_>,
+        mut noise: impl FnMut(usize) -> f64,
+        workspace: &'a mut Workspace,
+    ) -> Scores<'a> {
+        let count = arms.len();
+        workspace.reserve(self.dimension, count);
+        for (j, q) in workspace.q[..self.dimension].iter_mut().enumerate() {
+            *q = self.entry(j, self.dimension) + noise(j);
+        }
+        Arch::new().dispatch(Score { factor: self, arms, workspace });
+        Scores { means: &workspace.means[..count], widths: &workspace.widths[..count] }
+    }
+
+    /// Replaces the factor by that of the sum of `parts` plus λI. `false` if that sum is not positive
+    /// definite or the solution overflows, which leaves the factor unusable: call it on a copy when the parts come from elsewhere.
+    pub(crate) fn refresh<'e>(
+        &mut self,
+        regularization: f64,
+        parts: impl Iterator<Item = &'e Evidence> + Clone,
+    ) -> bool {
+        let d = self.dimension;
+        self.rows.fill(0.0);
+        for part in parts {
+            let mut packed = part.gram().iter();
+            for i in 0..d {
+                for j in 0..=i {
+                    self.rows[self.offset[j] as usize + i] += packed.next().expect("packed has i(i+1)/2 + j");
+                }
+            }
+            for (j, b) in part.moment().iter().enumerate() {
+                self.rows[self.offset[j] as usize + d] += b;
+            }
+        }
+        for j in 0..d {
+            self.rows[self.offset[j] as usize + j] += regularization;
+        }
+        // Pivots vouch for the matrix; nothing but this look vouches for q.
+        Arch::new().dispatch(Factorise { factor: self }) && (0..d).all(|j| self.entry(j, d).is_finite())
+    }
+
+    /// ln det V(λ), from the diagonal.
+    pub(crate) fn ln_det(&self) -> f64 {
+        // The logarithm of products of many entries: logarithms are dear, and were half of a refresh.
+        let (mut sum, mut product) = (0.0, 1.0);
+        for j in 0..self.dimension {
+            let next = product * self.entry(j, j);
+            if (1e-150..1e150).contains(&next) {
+                product = next;
+            } else {
+                sum += libm::log(product);
+                product = self.entry(j, j);
+            }
+        }
+        2.0 * (sum + libm::log(product))
+    }
+
+    /// Replaces `x` by z = U⁻ᵀx.
+    pub(crate) fn solve_transposed(&self, x: &mut [f64]) {
+        for j in 0..self.dimension {
+            let z = x[j] * self.inverse_diagonal[j];
+            x[j] = z;
+            for (k, value) in x.iter_mut().enumerate().skip(j + 1) {
+                *value -= z * self.entry(j, k);
+            }
+        }
+    }
+
+    /// Replaces `z` by w = U⁻¹z.
+    pub(crate) fn solve(&self, z: &mut [f64]) {
+        for j in (0..self.dimension).rev() {
+            let mut value = z[j];
+            for (k, w) in z.iter().enumerate().skip(j + 1) {
+                value -= self.entry(j, k) * w;
+            }
+            z[j] = value * self.inverse_diagonal[j];
+        }
+    }
+
+    /// Writes the ridge estimate V(λ)⁻¹b into `out`.
+    pub(crate) fn estimate(&self, out: &mut [f64]) {
+        for (j, value) in out.iter_mut().enumerate() {
+            *value = self.entry(j, self.dimension);
+        }
+        self.solve(out);
+    }
+
+    /// Returns ‖q‖² = bᵀV(λ)⁻¹b.
+    pub(crate) fn explained(&self) -> f64 {
+        (0..self.dimension).map(|j| self.entry(j, self.dimension)).map(|q| q * q).sum()
+    }
+
+    /// U's upper triangle and q, row after row: what a saved state holds.
+    pub(crate) fn entries(&self) -> Vec<f64> {
+        let d = self.dimension;
+        (0..d).flat_map(|j| (j..=d).map(move |k| (j, k))).map(|(j, k)| self.entry(j, k)).collect()
+    }
+
+    /// 1 / U_jj as maintained, which is not bit for bit what dividing again would give.
+    pub(crate) fn inverse_diagonal(&self) -> &[f64] {
+        &self.inverse_diagonal
+    }
+
+    /// The inverse of [`entries`](Self::entries); `false` if the numbers are no factor.
+    pub(crate) fn restore(&mut self, entries: &[f64], inverse_diagonal: &[f64]) -> bool {
+        let d = self.dimension;
+        if entries.len() != d * (d + 3) / 2
+            || inverse_diagonal.len() != d
+            || !entries.iter().all(|v| v.is_finite())
+            || !inverse_diagonal.iter().all(|v| v.is_finite() && *v > 0.0)
+        {
+            return false;
+        }
+        let mut next = entries.iter();
+        for j in 0..d {
+            for k in j..=d {
+                self.rows[self.offset[j] as usize + k] = *next.next().expect("the length was checked");
+            }
+        }
+        self.inverse_diagonal.copy_from_slice(inverse_diagonal);
+        (0..d).all(|j| self.entry(j, j) > 0.0)
+    }
+
+    fn entry(&self, j: usize, k: usize) -> f64 {
+        self.rows[self.offset[j] as usize + k]
+    }
+
+    /// The stored part of row `j`, whole chunks.
+    #[inline]
+    fn row_range(&self, j: usize) -> std::ops::Range<usize> {
+        let start = self.offset[j] as usize + j / CHUNK * CHUNK;
+        start..self.offset[j] as usize + (self.dimension + 1).next_multiple_of(CHUNK)
+    }
+}
+
+/// Appends a row [x y] to the QR decomposition. With z = U⁻ᵀx and t_j = 1 + Σ_{i≤j} z_i², row j becomes
+/// a·u_j + b·w, a = √(t_j/t_{j−1}), b = z_j/√(t_j·t_{j−1}), where w is what is left of the appended row
+/// after subtracting z_i·u_i for i ≤ j. All square roots are off the chain of dependent operations.
+struct AppendRow<'a> {
+    factor: &'a mut Factor,
+    appended: &'a mut [f64],
+    x: &'a [f64],
+    y: f64,
+}
+
+impl WithSimd for AppendRow<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let AppendRow { factor, appended, x, y } = self;
+        let d = factor.dimension;
+        let appended = &mut appended[..(d + 1).next_multiple_of(CHUNK)];
+        appended[..d].copy_from_slice(x);
+        appended[d] = y;
+        appended[d + 1..].fill(0.0);
+        let (mut before, mut norm) = (1.0, 0.0);
+        for j in 0..d {
+            let z = appended[j] * factor.inverse_diagonal[j];
+            norm += z * z;
+            let after = 1.0 + norm;
+            let a = (after / before).sqrt();
+            let b = z / (a * before);
+            before = after;
+            let range = factor.row_range(j);
+            let (row, _) = S::as_mut_simd_f64s(&mut factor.rows[range]);
+            let (rest, _) = S::as_mut_simd_f64s(&mut appended[j / CHUNK * CHUNK..]);
+            let (z, a_lanes, b_lanes) = (simd.splat_f64s(z), simd.splat_f64s(a), simd.splat_f64s(b));
+            for (u, w) in row.iter_mut().zip(rest) {
+                *w = simd.sub_f64s(*w, simd.mul_f64s(z, *u));
+                *u = simd.add_f64s(simd.mul_f64s(a_lanes, *u), simd.mul_f64s(b_lanes, *w));
+            }
+            factor.inverse_diagonal[j] /= a;
+        }
+        norm
+    }
+}
+
+/// Cholesky's decomposition in place, one row at a time; column d turns b into q on the way.
+struct Factorise<'a> {
+    factor: &'a mut Factor,
+}
+
+impl WithSimd for Factorise<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let factor = self.factor;
+        let d = factor.dimension;
+        for j in 0..d {
+            let pivot = factor.entry(j, j);
+            if !(pivot > 0.0 && pivot.is_finite()) {
+                return false;
+            }
+            let root = pivot.sqrt();
+            let inverse = 1.0 / root;
+            factor.inverse_diagonal[j] = inverse;
+            let range = factor.row_range(j);
+            let (done, below) = factor.rows.split_at_mut(range.end);
+            let row = &mut done[range];
+            let scale = simd.splat_f64s(inverse);
+            for u in S::as_mut_simd_f64s(row).0 {
+                *u = simd.mul_f64s(*u, scale);
+            }
+            let first = j / CHUNK * CHUNK;
+            row[j - first] = root;
+            let mut start = 0;
+            for i in j + 1..d {
+                let chunk = i / CHUNK * CHUNK;
+                let length = (d + 1).next_multiple_of(CHUNK) - chunk;
+                let multiple = simd.splat_f64s(row[i - first]);
+                let (target, _) = S::as_mut_simd_f64s(&mut below[start..start + length]);
+                let (source, _) = S::as_simd_f64s(&row[chunk - first..]);
+                for (t, s) in target.iter_mut().zip(source) {
+                    *t = simd.sub_f64s(*t, simd.mul_f64s(multiple, *s));
+                }
+                start += length;
+            }
+        }
+        true
+    }
+}
+
+/// z = U⁻ᵀx for many arms at once, a lane an arm; sums of squares and of products with q on the way.
+struct Score<'a, 'w> {
+    factor: &'a Factor,
+    arms: Columns<'a>,
+    workspace: &'w mut Workspace,
+}
+
+impl WithSimd for Score<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Score { factor, arms, workspace } = self;
+        let count = arms.len();
+        let mut done = 0;
+        while done < count {
+            let vectors = (count - done).div_ceil(S::F64_LANES).min(TILE);
+            let width = vectors * S::F64_LANES;
+            let tile = &mut workspace.tile[..factor.dimension * width];
+            transpose(arms, done, width.min(count - done), tile, width);
+            let (z, _) = S::as_mut_simd_f64s(tile);
+            let q = &workspace.q[..factor.dimension];
+            let (means, _) = S::as_mut_simd_f64s(&mut workspace.means[done..done + width]);
+            let (widths, _) = S::as_mut_simd_f64s(&mut workspace.widths[done..done + width]);
+            match vectors {
+                1 => solve_tile::<S, 1>(simd, factor, q, z, means, widths),
+                2 => solve_tile::<S, 2>(simd, factor, q, z, means, widths),
+                3 => solve_tile::<S, 3>(simd, factor, q, z, means, widths),
+                4 => solve_tile::<S, 4>(simd, factor, q, z, means, widths),
+                5 => solve_tile::<S, 5>(simd, factor, q, z, means, widths),
+                6 => solve_tile::<S, 6>(simd, factor, q, z, means, widths),
+                7 => solve_tile::<S, 7>(simd, factor, q, z, means, widths),
+                _ => solve_tile::<S, TILE>(simd, factor, q, z, means, widths),
+            }
+            done += width;
+        }
+    }
+}
+
+/// Copies `count` arms from `first` on into the tile, feature by feature. Lanes beyond are zero: they are
+/// solved along and never read.
+#[inline(always)]
+fn transpose(arms: Columns<'_>, first: usize, count: usize, tile: &mut [f64], width: usize) {
+    let mut arm = 0;
+    while arm + 4 <= count {
+        let rows: [&[f64]; 4] = std::array::from_fn(|r| arms.row(first + arm + r));
+        for ((((lanes, a), b), c), d) in
+            tile.chunks_exact_mut(width).zip(rows[0]).zip(rows[1]).zip(rows[2]).zip(rows[3])
+        {
+            lanes[arm..arm + 4].copy_from_slice(&[*a, *b, *c, *d]);
+        }
+        arm += 4;
+    }
+    if count < width {
+        for lanes in tile.chunks_exact_mut(width) {
+            lanes[count..].fill(0.0);
+        }
+    }
+    for arm in arm..count {
+        for (lanes, x) in tile.chunks_exact_mut(width).zip(arms.row(first + arm)) {
+            lanes[arm] = *x;
+        }
+    }
+}
+
+#[inline(always)]
+fn solve_tile<S: Simd, const W: usize>(
+    simd: S,
+    factor: &Factor,
+    q: &[f64],
+    tile: &mut [S::f64s],
+    means: &mut [S::f64s],
+    widths: &mut [S::f64s],
+) {
+    let d = factor.dimension;
+    let rows = &factor.rows[..];
+    let tile = &mut tile.as_chunks_mut::<W>().0[..d];
+    let zero = simd.splat_f64s(0.0);
+    let (mut mean, mut square) = ([zero; W], [zero; W]);
+    for j in 0..d {
+        let (solved, open) = tile.split_at_mut(j);
+        let mut z = open[0];
+        for (earlier, &offset) in solved.iter().zip(&factor.offset[..j]) {
+            let u = simd.splat_f64s(rows[offset as usize + j]);
+            for lane in 0..W {
+                z[lane] = simd.sub_f64s(z[lane], simd.mul_f64s(u, earlier[lane]));
+            }
+        }
+        let inverse = simd.splat_f64s(factor.inverse_diagonal[j]);
+        let q = simd.splat_f64s(q[j]);
+        for lane in 0..W {
+            z[lane] = simd.mul_f64s(z[lane], inverse);
+            square[lane] = simd.add_f64s(square[lane], simd.mul_f64s(z[lane], z[lane]));
+            mean[lane] = simd.add_f64s(mean[lane], simd.mul_f64s(z[lane], q));
+        }
+        open[0] = z;
+    }
+    means[..W].copy_from_slice(&mean);
+    for (width, square) in widths.iter_mut().zip(square) {
+        *width = simd.sqrt_f64s(square);
+    }
+}
+
+#[cfg(test)]
+mod tests;

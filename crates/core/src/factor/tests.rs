@@ -1,0 +1,291 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::arms::Arms;
+use crate::random::Seed;
+
+/// The rows of a matrix, plainly.
+type Dense = Vec<Vec<f64>>;
+
+const LAMBDA: f64 = 0.1;
+
+fn observations(d: usize, n: usize, seed: u64) -> Vec<(Vec<f64>, f64)> {
+    let mut stream = Seed(seed).stream("observations", 0, 0);
+    (0..n).map(|_| ((0..d).map(|_| stream.normal()).collect(), stream.normal())).collect()
+}
+
+fn arms(d: usize, k: usize, seed: u64) -> Arms {
+    let rows: Vec<_> = observations(d, k, seed ^ 0xA53).into_iter().map(|(x, _)| x).collect();
+    Arms::from_rows(d, &rows).unwrap()
+}
+
+fn evidence(d: usize, data: &[(Vec<f64>, f64)]) -> Evidence {
+    let mut evidence = Evidence::none(d);
+    data.iter().for_each(|(x, y)| evidence.observe(x, *y).unwrap());
+    evidence
+}
+
+/// Σxxᵀ + λI and Σxy, by the definition.
+fn textbook(d: usize, data: &[(Vec<f64>, f64)]) -> (Dense, Vec<f64>) {
+    let mut v = vec![vec![0.0; d]; d];
+    let mut b = vec![0.0; d];
+    for (x, y) in data {
+        for i in 0..d {
+            (0..d).for_each(|j| v[i][j] += x[i] * x[j]);
+            b[i] += x[i] * y;
+        }
+    }
+    (0..d).for_each(|i| v[i][i] += LAMBDA);
+    (v, b)
+}
+
+/// A⁻¹b by Gaussian elimination with pivoting, and ln det A on the way.
+fn eliminate(a: &Dense, b: &[f64]) -> (Vec<f64>, f64) {
+    let d = b.len();
+    let mut a: Dense = a.iter().zip(b).map(|(row, b)| row.iter().copied().chain([*b]).collect()).collect();
+    let mut ln_det = 0.0;
+    for j in 0..d {
+        let pivot = (j..d).max_by(|&p, &q| a[p][j].abs().total_cmp(&a[q][j].abs())).unwrap();
+        a.swap(j, pivot);
+        ln_det += libm::log(a[j][j].abs());
+        let row = a[j].clone();
+        for other in a.iter_mut().skip(j + 1) {
+            let factor = other[j] / row[j];
+            other.iter_mut().zip(&row).for_each(|(o, r)| *o -= factor * r);
+        }
+    }
+    let mut x = vec![0.0; d];
+    for j in (0..d).rev() {
+        let known: f64 = (j + 1..d).map(|k| a[j][k] * x[k]).sum();
+        x[j] = (a[j][d] - known) / a[j][j];
+    }
+    (x, ln_det)
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+}
+
+fn updated(d: usize, data: &[(Vec<f64>, f64)]) -> Factor {
+    let mut factor = Factor::new(d, LAMBDA);
+    let mut workspace = Workspace::new();
+    for (x, y) in data {
+        factor.update(x, *y, &mut workspace);
+    }
+    factor
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_factor_of_any_updates_multiplies_out_to_the_gram_matrix(
+        d in 1usize..24, n in 0usize..60, seed: u64,
+    ) {
+        let data = observations(d, n, seed);
+        let factor = updated(d, &data);
+        let (v, _) = textbook(d, &data);
+        for (i, row) in v.iter().enumerate() {
+            for (j, expected) in row.iter().enumerate().take(i + 1) {
+                let product: f64 = (0..=j).map(|k| factor.entry(k, i) * factor.entry(k, j)).sum();
+                prop_assert!(close(product, *expected), "({i}, {j}): {product} {expected}");
+            }
+            prop_assert!(close(factor.entry(i, i) * factor.inverse_diagonal()[i], 1.0));
+        }
+    }
+
+    #[test]
+    fn every_query_agrees_with_gaussian_elimination(d in 1usize..24, n in 0usize..60, seed: u64) {
+        let data = observations(d, n, seed);
+        let factor = updated(d, &data);
+        let (v, b) = textbook(d, &data);
+        let (theta, ln_det) = eliminate(&v, &b);
+        prop_assert!(close(factor.ln_det(), ln_det));
+        let mut estimate = vec![0.0; d];
+        factor.estimate(&mut estimate);
+        prop_assert!(estimate.iter().zip(&theta).all(|(a, b)| close(*a, *b)));
+
+        let arms = arms(d, 5, seed);
+        let mut workspace = Workspace::new();
+        let scores = factor.score(arms.all(), |_| 0.0, &mut workspace);
+        for k in 0..arms.len() {
+            let x = arms.row(k);
+            let (solved, _) = eliminate(&v, x);
+            prop_assert!(close(scores.means[k], dot(x, &theta)));
+            prop_assert!(close(scores.widths[k] * scores.widths[k], dot(x, &solved)));
+            let mut ours = x.to_vec();
+            factor.solve_transposed(&mut ours);
+            prop_assert!(close(dot(&ours, &ours).sqrt(), scores.widths[k]));
+            factor.solve(&mut ours);
+            prop_assert!(ours.iter().zip(&solved).all(|(a, b)| close(*a, *b)));
+        }
+    }
+
+    #[test]
+    fn a_refresh_equals_the_updates_it_sums_up(d in 1usize..40, n in 0usize..80, seed: u64) {
+        let data = observations(d, n, seed);
+        let (front, back) = data.split_at(n / 3);
+        let mut fresh = Factor::new(d, 7.0);
+        prop_assert!(fresh.refresh(LAMBDA, [evidence(d, front), evidence(d, back)].iter()));
+        let incremental = updated(d, &data);
+        for (a, b) in fresh.entries().iter().zip(incremental.entries()) {
+            prop_assert!(close(*a, b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn noise_moves_means_by_a_triangular_solve(d in 1usize..20, n in 0usize..30, seed: u64) {
+        let factor = updated(d, &observations(d, n, seed));
+        let (noise, _) = observations(d, 1, seed ^ 1).remove(0);
+        let arms = arms(d, 4, seed);
+        let mut workspace = Workspace::new();
+        let plain = factor.score(arms.all(), |_| 0.0, &mut workspace).means.to_vec();
+        let moved = factor.score(arms.all(), |j| noise[j], &mut workspace).means.to_vec();
+        let mut offset = noise;
+        factor.solve(&mut offset);
+        for k in 0..arms.len() {
+            prop_assert!(close(moved[k] - plain[k], dot(arms.row(k), &offset)));
+        }
+    }
+
+    #[test]
+    fn arms_scored_together_score_as_if_alone(k in 1usize..70, d in 1usize..40, seed: u64) {
+        let factor = updated(d, &observations(d, 2 * d, seed));
+        let arms = arms(d, k, seed);
+        let mut workspace = Workspace::new();
+        let together = factor.score(arms.all(), |_| 0.0, &mut workspace);
+        let together = (bits(together.means), bits(together.widths));
+        for index in 0..k {
+            let alone = Arms::from_rows(d, &[arms.row(index)]).unwrap();
+            let alone = factor.score(alone.all(), |_| 0.0, &mut workspace);
+            prop_assert_eq!(alone.means[0].to_bits(), together.0[index]);
+            prop_assert_eq!(alone.widths[0].to_bits(), together.1[index]);
+        }
+    }
+
+    #[test]
+    fn columns_of_a_wider_matrix_score_like_a_narrow_one(
+        d in 1usize..12, before in 0usize..5, after in 0usize..5, k in 1usize..20, seed: u64,
+    ) {
+        let factor = updated(d, &observations(d, d, seed));
+        let wide = arms(before + d + after, k, seed);
+        let narrow: Vec<_> = (0..k).map(|i| wide.row(i)[before..before + d].to_vec()).collect();
+        let narrow = Arms::from_rows(d, &narrow).unwrap();
+        let (mut one, mut two) = (Workspace::new(), Workspace::new());
+        let one = factor.score(wide.columns(before, d), |_| 0.0, &mut one);
+        let two = factor.score(narrow.all(), |_| 0.0, &mut two);
+        prop_assert_eq!(bits(one.means), bits(two.means));
+        prop_assert_eq!(bits(one.widths), bits(two.widths));
+    }
+
+    #[test]
+    fn every_vector_width_gives_the_same_bits(d in 1usize..40, n in 0usize..20, k in 1usize..70, seed: u64) {
+        let data = observations(d, n, seed);
+        let arms = arms(d, k, seed);
+        let dispatched = run(d, &data, &arms, Dispatched);
+        prop_assert_eq!(&run(d, &data, &arms, Lanes(pulp::Scalar)), &dispatched);
+        prop_assert_eq!(&run(d, &data, &arms, Lanes(pulp::Scalar128b)), &dispatched);
+        prop_assert_eq!(&run(d, &data, &arms, Lanes(pulp::Scalar256b)), &dispatched);
+    }
+}
+
+/// How an operation reaches an instruction set.
+trait Route: Copy {
+    fn take<O: WithSimd>(self, operation: O) -> O::Output;
+}
+
+#[derive(Clone, Copy)]
+struct Dispatched;
+
+#[derive(Clone, Copy)]
+struct Lanes<S>(S);
+
+impl Route for Dispatched {
+    fn take<O: WithSimd>(self, operation: O) -> O::Output {
+        Arch::new().dispatch(operation)
+    }
+}
+
+impl<S: Simd> Route for Lanes<S> {
+    fn take<O: WithSimd>(self, operation: O) -> O::Output {
+        operation.with_simd(self.0)
+    }
+}
+
+/// Updates, a factorisation and scores by one route: every number they give, as bits.
+fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Vec<u64> {
+    let mut workspace = Workspace::new();
+    workspace.reserve(d, arms.len());
+    let mut seen = Vec::new();
+    let mut factor = Factor::new(d, LAMBDA);
+    for (x, y) in data {
+        let appended = &mut workspace.tile;
+        seen.push(route.take(AppendRow { factor: &mut factor, appended, x, y: *y }));
+    }
+    seen.extend(factor.entries());
+    seen.extend(factor.inverse_diagonal());
+
+    let mut fresh = Factor::new(d, LAMBDA);
+    let sum = evidence(d, data);
+    for i in 0..d {
+        for j in 0..=i {
+            let regularization = if i == j { LAMBDA } else { 0.0 };
+            fresh.rows[fresh.offset[j] as usize + i] = sum.gram()[i * (i + 1) / 2 + j] + regularization;
+        }
+        fresh.rows[fresh.offset[i] as usize + d] = sum.moment()[i];
+    }
+    assert!(route.take(Factorise { factor: &mut fresh }));
+    seen.extend(fresh.entries());
+
+    for factor in [&factor, &fresh] {
+        for j in 0..d {
+            workspace.q[j] = factor.entry(j, d);
+        }
+        route.take(Score { factor, arms: arms.all(), workspace: &mut workspace });
+        seen.extend(&workspace.means[..arms.len()]);
+        seen.extend(&workspace.widths[..arms.len()]);
+    }
+    bits(&seen)
+}
+
+#[test]
+fn a_workspace_serves_dimensions_in_any_order() {
+    let mut shared = Workspace::new();
+    for d in [7, 1, 30, 2, 31, 5] {
+        let factor = updated(d, &observations(d, 9, d as u64));
+        let arms = arms(d, 3 * d, 4);
+        let mut own = Workspace::new();
+        let expected = bits(factor.score(arms.all(), |_| 0.0, &mut own).means);
+        assert_eq!(bits(factor.score(arms.all(), |_| 0.0, &mut shared).means), expected);
+        let (mut one, mut two) = (factor.clone(), factor);
+        one.update(arms.row(0), 1.0, &mut own);
+        two.update(arms.row(0), 1.0, &mut shared);
+        assert_eq!(bits(&one.entries()), bits(&two.entries()));
+    }
+}
+
+#[test]
+fn numbers_that_are_no_factor_are_not_restored() {
+    let good = updated(3, &observations(3, 5, 1));
+    let restored = |change: &dyn Fn(&mut Vec<f64>, &mut Vec<f64>)| {
+        let (mut entries, mut inverse) = (good.entries(), good.inverse_diagonal().to_vec());
+        change(&mut entries, &mut inverse);
+        Factor::new(3, LAMBDA).restore(&entries, &inverse)
+    };
+    assert!(restored(&|_, _| {}));
+    assert!(!restored(&|entries, _| entries.truncate(8)));
+    assert!(!restored(&|_, inverse| inverse.push(1.0)));
+    assert!(!restored(&|entries, _| entries[1] = f64::NAN));
+    assert!(!restored(&|entries, _| entries[0] = 0.0));
+    assert!(!restored(&|entries, _| entries[0] = -1.0));
+    assert!(!restored(&|_, inverse| inverse[2] = f64::INFINITY));
+    assert!(!restored(&|_, inverse| inverse[2] = 0.0));
+}

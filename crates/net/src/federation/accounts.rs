@@ -1,0 +1,77 @@
+//! What each agent has done since the coordinator started: for `posse agents`, and for nothing that decides anything.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use posse_core::AgentId;
+use serde::{Deserialize, Serialize};
+
+use super::Reason;
+
+/// An agent as the coordinator sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AgentInfo {
+    /// The number of the agent.
+    pub agent: u64,
+    /// The newest life that was heard of; 0 for an agent that was refused before it said hello.
+    pub life: u64,
+    /// The agent left, or was evicted: this life is over.
+    pub gone: bool,
+    /// The agent has a link at this moment.
+    pub connected: bool,
+    /// The agent was away for longer than its lease: rounds do not wait for it.
+    pub away: bool,
+    /// The agent's messages are not taken, for so many seconds more.
+    pub quarantined_for: Option<u64>,
+    /// When a frame of the agent last came, in seconds since 1970; nothing if none came since the start.
+    pub last_seen: Option<u64>,
+    /// Uploads of this life in the evidence.
+    pub uploads: u64,
+    /// Observations taken from the agent since the coordinator started.
+    pub observations: u64,
+    /// By how much information the agent is behind the coordinator.
+    pub staleness: f64,
+    /// What was refused to the agent since the coordinator started, by reason.
+    pub refused: BTreeMap<String, u64>,
+}
+
+/// What is counted for an agent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Account {
+    pub(super) last_seen: Option<u64>,
+    pub(super) observations: u64,
+    pub(super) refused: BTreeMap<&'static str, u64>,
+}
+
+/// The accounts of all agents.
+#[derive(Debug, Default)]
+pub(super) struct Accounts(BTreeMap<AgentId, Account>);
+
+impl Accounts {
+    /// A frame of the agent came and was heard; it brought so many observations.
+    pub(super) fn heard(&mut self, agent: AgentId, observations: u64) {
+        let account = self.0.entry(agent).or_default();
+        account.last_seen = Some(now());
+        account.observations += observations;
+    }
+
+    /// Counts a refusal of something that the agent sent.
+    pub(super) fn refused(&mut self, agent: AgentId, reason: Reason) {
+        *self.0.entry(agent).or_default().refused.entry(reason.word()).or_default() += 1;
+    }
+
+    /// The account of an agent; empty if nothing is known of it.
+    pub(super) fn of(&self, agent: AgentId) -> Account {
+        self.0.get(&agent).cloned().unwrap_or_default()
+    }
+
+    /// Returns every agent that has an account, by rising number.
+    pub(super) fn agents(&self) -> impl Iterator<Item = AgentId> {
+        self.0.keys().copied()
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,199 @@
+"""posse beside other packages: choices and observations a second with 25 arms of 25 features, one core, one run.
+
+``cargo xtask python --compare`` builds the wheel, installs it with the other packages and runs this. Time is that of the
+processor, so that other work on the machine disturbs little. Every package chooses and learns in a loop, as programs do; what
+can be prepared outside of the loop is. Packages without features of arms have 25 arms and a context of 25 features, a model
+for each arm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+
+# One core for everybody. Libraries read it when they are loaded.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import numpy as np  # noqa: E402
+
+ARMS = DIMENSION = 25
+OFFERS = 256
+generator = np.random.default_rng(1)
+offers = generator.normal(size=(OFFERS, ARMS, DIMENSION)) / DIMENSION**0.5
+theta = generator.normal(size=DIMENSION) / DIMENSION**0.5
+rewards = offers @ theta + 0.1 * generator.normal(size=(OFFERS, ARMS))
+contexts = generator.normal(size=(OFFERS, DIMENSION)) / DIMENSION**0.5
+
+
+def rate(step: Callable[[int], None], seconds: float = 2.0) -> float:
+    """Calls of ``step`` a second: the best of three parts."""
+    for place in range(50):
+        step(place)
+    best = 0.0
+    for _ in range(3):
+        count, start = 0, time.process_time()
+        while time.process_time() - start < seconds / 3:
+            for _ in range(20):
+                step(count)
+                count += 1
+        best = max(best, count / (time.process_time() - start))
+    return best
+
+
+def posse_loop() -> Callable[[int], None]:
+    import posse
+
+    agent = posse.Federation("lin-ucb", dimension=DIMENSION).agent(0)
+    arms = list(offers)
+
+    def step(count: int) -> None:
+        offer = arms[count % OFFERS]
+        arm = agent.choose(offer)
+        agent.learn(offer[arm], rewards[count % OFFERS, arm])
+
+    return step
+
+
+def numpy_lin_ucb() -> Callable[[int], None]:
+    inverse, moment = np.eye(DIMENSION) / 0.1, np.zeros(DIMENSION)
+    estimate = np.zeros(DIMENSION)
+
+    def step(count: int) -> None:
+        nonlocal inverse, moment, estimate
+        offer = offers[count % OFFERS]
+        widths = np.sqrt(np.einsum("kd,kd->k", offer @ inverse, offer))
+        arm = int(np.argmax(offer @ estimate + 0.5 * widths))
+        x = offer[arm]
+        u = inverse @ x
+        inverse -= np.outer(u, u) / (1.0 + x @ u)
+        moment += rewards[count % OFFERS, arm] * x
+        estimate = inverse @ moment
+
+    return step
+
+
+def vowpal_wabbit() -> Callable[[int], None]:
+    from vowpalwabbit import Workspace
+
+    workspace = Workspace("--cb_explore_adf --squarecb --quiet")
+    lines = [
+        [f"|a {' '.join(f'{i}:{value:.6f}' for i, value in enumerate(arm))}" for arm in offer] for offer in offers
+    ]
+    cumulative = np.random.default_rng(2)
+
+    def step(count: int) -> None:
+        offer = lines[count % OFFERS]
+        probabilities = np.asarray(workspace.predict(offer))
+        arm = min(int(np.searchsorted(np.cumsum(probabilities), cumulative.uniform())), ARMS - 1)
+        cost = -rewards[count % OFFERS, arm]
+        labelled = list(offer)
+        labelled[arm] = f"0:{cost}:{max(probabilities[arm], 1e-6)} {offer[arm]}"
+        workspace.learn(labelled)
+
+    return step
+
+
+def coba_lin_ucb() -> Callable[[int], None]:
+    import coba
+
+    learner = coba.LinUCBLearner(features=["a"])
+    actions = [[list(arm) for arm in offer] for offer in offers]
+
+    def step(count: int) -> None:
+        offer = actions[count % OFFERS]
+        action, probability = learner.predict(None, offer)[:2]
+        learner.learn(None, action, rewards[count % OFFERS, offer.index(action)], probability)
+
+    return step
+
+
+def river_lin_ucb() -> Callable[[int], None]:
+    from river import bandit
+
+    policy = bandit.LinUCBDisjoint(alpha=0.5, seed=1)
+    known = [{str(i): value for i, value in enumerate(context)} for context in contexts.tolist()]
+    arms = list(range(ARMS))
+
+    def step(count: int) -> None:
+        context = known[count % OFFERS]
+        arm = policy.pull(arms, context=context)
+        policy.update(arm, context, rewards[count % OFFERS, arm])
+
+    return step
+
+
+def mabwiser_lin_ucb() -> Callable[[int], None]:
+    from mabwiser.mab import MAB, LearningPolicy
+
+    mab = MAB(arms=list(range(ARMS)), learning_policy=LearningPolicy.LinUCB(alpha=0.5))
+    mab.fit(decisions=list(range(ARMS)), rewards=[0.0] * ARMS, contexts=contexts[:ARMS])
+
+    def step(count: int) -> None:
+        context = contexts[count % OFFERS : count % OFFERS + 1]
+        arm = mab.predict(context)
+        mab.partial_fit(decisions=[arm], rewards=[rewards[count % OFFERS, arm]], contexts=context)
+
+    return step
+
+
+def contextualbandits_lin_ucb() -> Callable[[int], None]:
+    from contextualbandits.online import LinUCB
+
+    policy = LinUCB(nchoices=ARMS, alpha=0.5, random_state=1)
+    policy.fit(contexts[:ARMS], np.arange(ARMS), np.zeros(ARMS))
+
+    def step(count: int) -> None:
+        context = contexts[count % OFFERS : count % OFFERS + 1]
+        arm = int(policy.predict(context)[0])
+        policy.partial_fit(context, np.array([arm]), rewards[count % OFFERS, arm : arm + 1])
+
+    return step
+
+
+def replay_rate() -> float:
+    """Interactions a second of a batched replay, whose offers are read from memory as those of the loop are."""
+    import posse
+
+    batch, paid = np.tile(offers, (8, 1, 1)), np.tile(rewards, (8, 1))
+    agent = posse.Federation("lin-ucb", dimension=DIMENSION).agent(0)
+    agent.replay(batch, paid)
+    best = 0.0
+    for _ in range(20):
+        start = time.process_time()
+        agent.replay(batch, paid)
+        best = max(best, len(batch) / (time.process_time() - start))
+    return best
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    measured = {"posse, replay in one call": replay_rate()}
+    contenders = {
+        "posse, loop": posse_loop,
+        "numpy (LinUCB by hand)": numpy_lin_ucb,
+        "Vowpal Wabbit (squarecb)": vowpal_wabbit,
+        "coba (LinUCBLearner)": coba_lin_ucb,
+        "river (LinUCBDisjoint)": river_lin_ucb,
+        "MABWiser (LinUCB)": mabwiser_lin_ucb,
+        "contextualbandits (LinUCB)": contextualbandits_lin_ucb,
+    }
+    for name, make in contenders.items():
+        try:
+            measured[name] = rate(make())
+        except ImportError as missing:
+            print(f"{name}: {missing}", file=sys.stderr)
+    if "--json" in sys.argv:
+        print(json.dumps(measured))
+        return
+    loop = measured["posse, loop"]
+    for name, value in measured.items():
+        print(f"| {name} | {value:,.0f} | {loop / value:,.1f} |")
+
+
+if __name__ == "__main__":
+    main()
