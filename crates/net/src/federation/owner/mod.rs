@@ -201,8 +201,9 @@ impl Owner {
                 other => self.judge(other, now, &mut outcome),
             }
         }
+        self.end_leases(now);
         if let Some(state) = &mut self.state {
-            let step = state.hub.tick(now);
+            let step = state.hub.tick_without(now, |agent| self.presence.is_away(agent));
             self.follow(step, &mut outcome);
         }
         self.stop_waiting_for_absent(now, &mut outcome);
