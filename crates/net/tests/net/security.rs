@@ -19,7 +19,7 @@ use crate::support::{DIMENSION, in_a_minute, look, talkative};
 struct Guarded {
     running: Running,
     tokens: Tokens,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 /// A coordinator of two federations that asks for tokens.
@@ -35,7 +35,7 @@ async fn guarded(federation: FederationConfig) -> Guarded {
     // There must be a file before the coordinator looks.
     tokens.create(AgentId(99), vec!["other".into()]).unwrap();
     let running = serve(config, Options::default()).await.unwrap();
-    Guarded { running, tokens, _data: data }
+    Guarded { running, tokens, data }
 }
 
 async fn client(running: &Running) -> CoordinatorClient<Channel> {
@@ -151,7 +151,7 @@ async fn open_with(federation: FederationConfig, limits: Limits) -> Guarded {
     let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![federation]) };
     let tokens = Tokens::open(&config.token_file()).unwrap();
     let running = serve(config, Options::default()).await.unwrap();
-    Guarded { running, tokens, _data: data }
+    Guarded { running, tokens, data }
 }
 
 async fn say(
@@ -249,6 +249,15 @@ async fn an_agent_that_is_refused_again_and_again_is_quarantined() {
     assert_eq!((counted(&open.running, "dimension"), counted(&open.running, "quarantined")), (3, 1));
     let text = open.running.metrics.text();
     assert!(text.contains("posse_agents_quarantined{federation=\"test\"} 1"), "{text}");
+    let known = &open.running.federations[0].agents().await[0];
+    assert!(known.quarantined_for > Some(0) && known.refused["dimension"] == 3, "{known:?}");
+    // An operator can hear it again at once.
+    assert_eq!(open.running.federations[0].pardon(AgentId(4)).await, Ok(true));
+    assert_eq!(open.running.federations[0].pardon(AgentId(4)).await, Ok(false), "it is in none any more");
+    say(&mut client, upload(1, evidence(DIMENSION, 0.5)).to_wire()).await.unwrap();
+    assert_eq!(look(&open.running).await.observations, 1);
+    let audit = std::fs::read_to_string(open.data.path().join("federations/test/audit.jsonl")).unwrap();
+    assert!(audit.contains("quarantined") && audit.contains("pardoned"), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -249,6 +249,7 @@ impl Owner {
             Command::Refused { agent, reason } => self.note_refusal(agent, reason),
             Command::Join { agent, resumes, process, reply } => {
                 let shut_out = self.conduct.is_quarantined(agent);
+                let before = self.lives.speaker(agent);
                 let life = match &self.state {
                     None => Err(Refusal::unavailable(&self.why())),
                     Some(_) if shut_out => Err(quarantined()),
@@ -262,6 +263,10 @@ impl Owner {
                     self.note_refusal(agent, refusal.reason);
                 }
                 let joined = life.map(|life| {
+                    if before.is_some_and(|before| before != process.instance) {
+                        let lives = if resumes { process.life } else { life };
+                        self.audit.note("took over", json!({ "agent": agent.0, "life": lives.0 }));
+                    }
                     // From here on this process speaks. What the one before it still sends would come between the last word
                     // that this one is told and its hello.
                     self.let_go(agent, Status::aborted("this agent has joined again"));
