@@ -224,7 +224,12 @@ impl Owner {
 
     fn judge(&mut self, command: Command, now: Tick, outcome: &mut Outcome) {
         match command {
-            Command::Attach { agent, link } => {
+            Command::Attach { agent, instance, link } => {
+                if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                    self.note_refusal(agent, refusal.reason);
+                    link.outbox.end(refusal.into_status());
+                    return;
+                }
                 self.mailboxes.remove(&agent);
                 self.let_go(agent, Status::aborted("another link of this agent took over"));
                 self.links.insert(agent, link);
@@ -259,14 +264,21 @@ impl Owner {
                     // From here on this process speaks. What the one before it still sends would come between the last word
                     // that this one is told and its hello.
                     self.let_go(agent, Status::aborted("this agent has joined again"));
+                    // The same holds for what waits for it.
+                    self.mailboxes.remove(&agent);
                     let last_word = self.last_words.of(agent, process.life).filter(|_| resumes);
-                    Joined { life, last_word }
+                    let last_heard = self.last_heard(agent, process.life).filter(|_| resumes);
+                    Joined { life, last_word, last_heard }
                 });
                 let _ = reply.send(joined);
             }
-            Command::Leave { agent, reply } => match &mut self.state {
+            Command::Leave { agent, instance, reply } => match &mut self.state {
                 None => drop(reply.send(Err(Refusal::unavailable(&self.why())))),
                 Some(state) => {
+                    if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                        let _ = reply.send(Err(refusal));
+                        return;
+                    }
                     let step = state.hub.leave(now, agent);
                     self.follow(step, outcome);
                     outcome.left.push(reply);
