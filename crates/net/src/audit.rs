@@ -25,6 +25,7 @@ impl Audit {
         if let Err(error) = &file {
             warn!(path = %path.display(), %error, "nothing will be written to the audit log");
         }
+        crate::coordinator::files::give_to_owner_of_directory(&path);
         Self(file.ok())
     }
 

@@ -1,7 +1,7 @@
 //! The coordinator's service: federations behind gRPC, with tokens, TLS, limits, metrics and health.
 
 mod admin;
-mod files;
+pub(crate) mod files;
 mod guard;
 mod incoming;
 mod limits;

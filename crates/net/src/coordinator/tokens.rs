@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
-use super::files::{FileId, file_id};
+use super::files::{FileId, file_id, give_to_owner_of_directory};
 use crate::audit::Audit;
 
 const PREFIX: &str = "posse";
@@ -253,7 +253,9 @@ impl Tokens {
             crate::log::private_directory(parent).map_err(|error| io(std::io::Error::other(error)))?;
         }
         // One change at a time, whichever process makes it.
-        let lock = File::create(self.path.with_extension("lock")).map_err(io)?;
+        let lock_path = self.path.with_extension("lock");
+        let lock = File::create(&lock_path).map_err(io)?;
+        give_to_owner_of_directory(&lock_path);
         lock.lock().map_err(io)?;
         let mut tokens = read(&self.path)?;
         edit(&mut tokens);
@@ -283,16 +285,6 @@ fn read(path: &Path) -> Result<BTreeMap<String, Token>, TokenError> {
 fn restrict(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(fs::Permissions::from_mode(0o600))
-}
-
-/// Gives a file to the user who owns its directory. An operator runs `posse token` as root, and the service,
-/// which runs as another user, must be able to read what is written. Where that is not allowed, the file stays
-/// as it is.
-fn give_to_owner_of_directory(path: &Path) {
-    use std::os::unix::fs::MetadataExt;
-    if let Some(owner) = path.parent().and_then(|parent| fs::metadata(parent).ok()) {
-        let _ = std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()));
-    }
 }
 
 fn now() -> u64 {
@@ -353,6 +345,27 @@ mod tests {
         tokens.revoke(&info.id).unwrap();
         assert_eq!(tokens.verify(&renewed), Err("this token was revoked"));
         assert!(tokens.list()[0].revoked);
+    }
+
+    #[test]
+    fn what_root_writes_belongs_to_the_owner_of_the_directory() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let directory = tempfile::tempdir().unwrap();
+        // Only root can do this. For others the directory stays theirs, and so does every file in it.
+        let _ = chown(directory.path(), Some(12_345), Some(12_345));
+        let tokens = Tokens::open(&directory.path().join("tokens.json")).unwrap();
+        tokens.create(AgentId(7), vec!["shop".into()]).unwrap();
+        let owner = |path: &Path| {
+            let found = fs::metadata(path).unwrap();
+            (found.uid(), found.gid())
+        };
+        let mut files = 0;
+        for entry in fs::read_dir(directory.path()).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(owner(&path), owner(directory.path()), "{}", path.display());
+            files += 1;
+        }
+        assert_eq!(files, 3, "tokens, their lock and the audit log");
     }
 
     #[test]
