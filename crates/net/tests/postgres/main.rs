@@ -1,0 +1,8 @@
+//! Logs in PostgreSQL: real servers, with standbys where replication matters.
+
+mod coordinators;
+mod fencing;
+mod replication;
+mod rows;
+mod support;
+mod tokens;

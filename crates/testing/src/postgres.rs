@@ -1,0 +1,245 @@
+//! PostgreSQL servers for tests: a primary and its standbys, as processes, over sockets in the file system.
+//!
+//! Servers are those of the system's package. PostgreSQL refuses to run as root, so root starts them as the user
+//! `postgres`, whom the package makes. Everything is removed when the cluster is dropped.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::skip;
+
+/// The name by which tests connect.
+const USER: &str = "posse";
+/// Socket files are named after ports, so that servers share a directory.
+const FIRST_PORT: u16 = 5001;
+
+/// Servers of one database: the first is made the primary, the others follow it.
+#[derive(Debug)]
+pub struct Cluster {
+    programs: PathBuf,
+    home: PathBuf,
+    count: usize,
+}
+
+impl Cluster {
+    /// Starts a primary with `standbys` standbys, one of which must have a commit before it is confirmed. Calls
+    /// [`skip`] and returns `None` where PostgreSQL is not installed.
+    ///
+    /// # Panics
+    /// If PostgreSQL is installed and cannot be started.
+    #[must_use]
+    pub fn start(standbys: usize) -> Option<Self> {
+        let Some(programs) = programs() else {
+            skip("there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES");
+            return None;
+        };
+        let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
+        let home = String::from_utf8(checked(made, "mktemp").stdout).expect("a path in plain letters");
+        let mut cluster = Self { programs, home: home.trim().into(), count: 1 };
+        let primary = cluster.data(0);
+        cluster.run("initdb", &["--auth=trust", "-U", USER, "-D", &primary, "--no-sync"]);
+        cluster.configure(0);
+        cluster.resume(0);
+        for _ in 0..standbys {
+            cluster.count += 1;
+            cluster.follow(cluster.count - 1, 0);
+        }
+        if standbys > 0 {
+            cluster.require_standbys(0);
+        }
+        Some(cluster)
+    }
+
+    /// How clients reach all servers, for the given database.
+    #[must_use]
+    pub fn connection(&self, database: &str) -> String {
+        let hosts = vec![self.home.to_string_lossy(); self.count].join(",");
+        let ports: Vec<String> = (0..self.count).map(|server| port(server).to_string()).collect();
+        format!("host={hosts} port={} user={USER} dbname={database}", ports.join(","))
+    }
+
+    /// Lets a server confirm a commit only when one of the others has it.
+    pub fn require_standbys(&self, server: usize) {
+        let names: Vec<String> = (0..3).map(|server| format!("s{server}")).collect();
+        self.ask(
+            server,
+            "postgres",
+            &format!("ALTER SYSTEM SET synchronous_standby_names TO 'ANY 1 ({})'", names.join(", ")),
+        );
+        self.ask(server, "postgres", "SELECT pg_reload_conf()");
+        self.await_sql(server, "SELECT current_setting('synchronous_standby_names') <> ''");
+    }
+
+    /// Makes a server a standby of another, with a new copy of all that the other has. Whatever it had is gone.
+    pub fn follow(&self, server: usize, primary: usize) {
+        let data = self.data(server);
+        let _ = fs::remove_dir_all(&data);
+        let from = format!("{} application_name=s{server}", self.single(primary));
+        self.run("pg_basebackup", &["-D", &data, "-d", &from, "-R", "-c", "fast", "-X", "stream", "--no-sync"]);
+        self.configure(server);
+        self.resume(server);
+        let streams = format!("SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 's{server}' AND state = 'streaming'");
+        self.await_sql(primary, &streams);
+    }
+
+    /// Makes a running standby follow another primary. What it has that the primary has not must be nothing.
+    pub fn follow_instead(&self, server: usize, primary: usize) {
+        let from = format!("{} application_name=s{server}", self.single(primary));
+        self.ask(server, "postgres", &format!("ALTER SYSTEM SET primary_conninfo TO '{from}'"));
+        self.ask(server, "postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Takes a running standby off its primary, and returns how far it has got. Afterwards it confirms nothing.
+    #[must_use]
+    pub fn detach(&self, server: usize) -> u64 {
+        self.ask(server, "postgres", "ALTER SYSTEM SET primary_conninfo TO ''");
+        self.ask(server, "postgres", "SELECT pg_reload_conf()");
+        self.await_sql(server, "SELECT count(*) = 0 FROM pg_stat_wal_receiver");
+        // As a number, so that two servers can be compared.
+        let position = "SELECT pg_last_wal_receive_lsn() - '0/0'::pg_lsn";
+        self.ask(server, "postgres", position).parse().expect("a number of bytes")
+    }
+
+    /// Makes a standby a primary.
+    pub fn promote(&self, server: usize) {
+        self.ask(server, "postgres", "SELECT pg_promote()");
+        self.await_sql(server, "SELECT NOT pg_is_in_recovery()");
+    }
+
+    /// Starts a server that was killed.
+    pub fn resume(&self, server: usize) {
+        let (data, log) = (self.data(server), format!("{}.log", self.data(server)));
+        let _ = fs::remove_file(format!("{data}/postmaster.pid"));
+        self.run("pg_ctl", &["-D", &data, "-w", "-t", "120", "-l", &log, "start"]);
+    }
+
+    /// Sends a signal to every process of a server: `KILL` is a crash, `STOP` and `CONT` a pause.
+    pub fn signal(&self, server: usize, signal: &str) {
+        let Some(main) = self.main_process(server) else { return };
+        let children = fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap_or_default();
+        // The main process first: it would answer the end of the others.
+        let all = std::iter::once(main.as_str()).chain(children.split_whitespace());
+        let signal = format!("-{signal}");
+        let _ = Command::new("kill").arg(&signal).args(all).stderr(Stdio::null()).status();
+    }
+
+    /// Runs SQL on one server and returns what it prints, without decoration.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn ask(&self, server: usize, database: &str, sql: &str) -> String {
+        let output = self.psql(server, database, sql);
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Makes an empty database.
+    pub fn make_database(&self, database: &str) {
+        self.ask(0, "postgres", &format!("CREATE DATABASE {database}"));
+    }
+
+    /// Waits until a query says `t`. The count only ends a test that would never end.
+    ///
+    /// # Panics
+    /// If that does not come true.
+    pub fn await_sql(&self, server: usize, question: &str) {
+        for _ in 0..3000 {
+            let output = self.psql(server, "postgres", question);
+            if output.stdout.trim_ascii() == b"t" {
+                return;
+            }
+            drop(self.psql(server, "postgres", "SELECT pg_sleep(0.02)"));
+        }
+        panic!("it never came true on server {server}: {question}");
+    }
+
+    fn psql(&self, server: usize, database: &str, sql: &str) -> Output {
+        let (home, port) = (self.home.to_string_lossy(), port(server).to_string());
+        let mut command = Command::new(self.programs.join("psql"));
+        command.args(["-h", &home, "-p", &port, "-U", USER, "-d", database, "-X", "-A", "-t", "-q", "-c", sql]);
+        command.output().expect("psql belongs to PostgreSQL")
+    }
+
+    fn data(&self, server: usize) -> String {
+        self.home.join(format!("s{server}")).to_string_lossy().into_owned()
+    }
+
+    fn single(&self, server: usize) -> String {
+        format!("host={} port={} user={USER} dbname=postgres", self.home.display(), port(server))
+    }
+
+    fn main_process(&self, server: usize) -> Option<String> {
+        let text = fs::read_to_string(format!("{}/postmaster.pid", self.data(server))).ok()?;
+        text.lines().next().map(str::to_owned)
+    }
+
+    /// Small, and quick to notice what others do.
+    fn configure(&self, server: usize) {
+        let text = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nport = {}\nshared_buffers = 16MB\n\
+             max_connections = 60\nwal_retrieve_retry_interval = 100ms\nwal_receiver_status_interval = 1s\n\
+             wal_keep_size = 64MB\nautovacuum = off\n",
+            self.home.display(),
+            port(server)
+        );
+        let path = format!("{}/postgresql.conf", self.data(server));
+        fs::write(path, text).expect("the directory of a server");
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let program = self.programs.join(program);
+        let mut command = as_postgres(&program.to_string_lossy());
+        // A server keeps what its starter has open: a pipe would never end.
+        command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        let errors = self.home.join("errors");
+        let file = fs::File::create(&errors).expect("the directory of the cluster");
+        let status = command.stderr(file).status();
+        let done = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+        let said = || fs::read_to_string(&errors).unwrap_or_default();
+        assert!(done, "{}: {status:?}: {}", program.display(), said());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for server in 0..self.count {
+            self.signal(server, "KILL");
+            self.signal(server, "CONT");
+        }
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+const fn port(server: usize) -> u16 {
+    FIRST_PORT + server as u16
+}
+
+/// The directory of PostgreSQL's programs: the one that `POSTGRES` names, or that of the newest package.
+#[must_use]
+pub fn programs() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("POSTGRES") {
+        return Some(named.into());
+    }
+    let version = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let packages = fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|entry| entry.path());
+    let newest = packages.filter(|path| path.join("bin/initdb").exists()).max_by_key(version)?;
+    Some(newest.join("bin"))
+}
+
+/// A command that runs as a user whom PostgreSQL accepts.
+fn as_postgres(program: &str) -> Command {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if !is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--", program]);
+    command
+}
+
+fn checked(output: std::io::Result<Output>, what: &str) -> Output {
+    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
