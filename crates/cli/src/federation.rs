@@ -262,10 +262,13 @@ mod tests {
     fn storage_in_a_database_needs_a_connection() {
         let text = format!("[storage]\nkind = \"postgres\"\n{SMALLEST}");
         assert!(complaint(&text).contains("host=db1,db2"), "{}", complaint(&text));
-        let text = format!("[storage]\nkind = \"postgres\"\nconnection = \"host=db1\"\nleese = \"1s\"\n{SMALLEST}");
+        let text =
+            format!("[storage]\nkind = \"postgres\"\nconnection = \"host=db1\"\nleese = \"1s\"\n{SMALLEST}");
         assert!(complaint(&text).contains("did you mean `lease`?"), "{}", complaint(&text));
         assert!(parse(&text.replace("leese", "lease"), false).is_ok());
-        assert!(complaint(&text.replace("leese = \"1s\"", "lease = \"1ms\"")).contains("between 100ms and 1h"));
+        assert!(
+            complaint(&text.replace("leese = \"1s\"", "lease = \"1ms\"")).contains("between 100ms and 1h")
+        );
     }
 
     #[test]

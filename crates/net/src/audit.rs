@@ -53,7 +53,8 @@ impl Audit {
         }
         let line = line(event, details);
         // One write a line, so that processes that append to the same file do not mix theirs.
-        let written = self.file.as_mut().map_or(Ok(()), |file| file.write_all(format!("{line}\n").as_bytes()));
+        let written =
+            self.file.as_mut().map_or(Ok(()), |file| file.write_all(format!("{line}\n").as_bytes()));
         if let Err(error) = written {
             warn!(%error, "the audit log cannot be written");
         }

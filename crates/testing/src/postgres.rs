@@ -31,7 +31,9 @@ impl Cluster {
     #[must_use]
     pub fn start(standbys: usize) -> Option<Self> {
         let Some(programs) = programs() else {
-            skip("there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES");
+            skip(
+                "there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES",
+            );
             return None;
         };
         let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
@@ -76,10 +78,15 @@ impl Cluster {
         let data = self.data(server);
         let _ = fs::remove_dir_all(&data);
         let from = format!("{} application_name=s{server}", self.single(primary));
-        self.run("pg_basebackup", &["-D", &data, "-d", &from, "-R", "-c", "fast", "-X", "stream", "--no-sync"]);
+        self.run(
+            "pg_basebackup",
+            &["-D", &data, "-d", &from, "-R", "-c", "fast", "-X", "stream", "--no-sync"],
+        );
         self.configure(server);
         self.resume(server);
-        let streams = format!("SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 's{server}' AND state = 'streaming'");
+        let streams = format!(
+            "SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 's{server}' AND state = 'streaming'"
+        );
         self.await_sql(primary, &streams);
     }
 
@@ -117,11 +124,14 @@ impl Cluster {
     /// Sends a signal to every process of a server: `KILL` is a crash, `STOP` and `CONT` a pause.
     pub fn signal(&self, server: usize, signal: &str) {
         let Some(main) = self.main_process(server) else { return };
+        let send = |signal: &str, to: &[&str]| {
+            let _ = Command::new("kill").arg(format!("-{signal}")).args(to).stderr(Stdio::null()).status();
+        };
+        // Paused first: it would start others, or answer their end.
+        send("STOP", &[&main]);
         let children = fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap_or_default();
-        // The main process first: it would answer the end of the others.
-        let all = std::iter::once(main.as_str()).chain(children.split_whitespace());
-        let signal = format!("-{signal}");
-        let _ = Command::new("kill").arg(&signal).args(all).stderr(Stdio::null()).status();
+        let all: Vec<&str> = std::iter::once(main.as_str()).chain(children.split_whitespace()).collect();
+        send(signal, &all);
     }
 
     /// Runs SQL on one server and returns what it prints, without decoration.
@@ -157,7 +167,8 @@ impl Cluster {
     fn psql(&self, server: usize, database: &str, sql: &str) -> Output {
         let (home, port) = (self.home.to_string_lossy(), port(server).to_string());
         let mut command = Command::new(self.programs.join("psql"));
-        command.args(["-h", &home, "-p", &port, "-U", USER, "-d", database, "-X", "-A", "-t", "-q", "-c", sql]);
+        command
+            .args(["-h", &home, "-p", &port, "-U", USER, "-d", database, "-X", "-A", "-t", "-q", "-c", sql]);
         command.output().expect("psql belongs to PostgreSQL")
     }
 

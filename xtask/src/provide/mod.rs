@@ -100,7 +100,11 @@ pub(crate) fn postgres() -> Result<(), String> {
     if is_there() {
         return Ok(());
     }
-    apt::install("postgresql", "coordinators that share a database are not tested: there is no PostgreSQL", is_there)
+    apt::install(
+        "postgresql",
+        "coordinators that share a database are not tested: there is no PostgreSQL",
+        is_there,
+    )
 }
 
 /// Whether there is a C++ compiler, which libFuzzer is built with.

@@ -90,7 +90,9 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<Ending> {
 /// Files are copied here, databases by their own means.
 fn refuse_database(config: &ServeConfig) -> anyhow::Result<()> {
     if config.storage.kind == StorageKind::Postgres {
-        bail!("this coordinator keeps everything in PostgreSQL: copy and restore that, for example with pg_basebackup");
+        bail!(
+            "this coordinator keeps everything in PostgreSQL: copy and restore that, for example with pg_basebackup"
+        );
     }
     Ok(())
 }

@@ -51,6 +51,8 @@ struct LinkState {
     accepted: u64,
     /// The newest number given to a message for the agent.
     numbered: u64,
+    /// The newest message that the agent has said to have received. Earlier ones are not sent again.
+    received: u64,
     /// The agent knows this epoch. Until then it is sent nothing.
     acquainted: bool,
     /// This life left for good. What it sent before may still come, and counts for nothing.
@@ -109,12 +111,14 @@ impl Hub {
         };
         if frame.epoch < self.epoch {
             // The agent speaks to a history that is gone. The authoritative snapshot will tell it.
-            if link.acquainted {
+            if !link.acquainted {
+                self.welcome_back(now, from, &mut step);
+            } else if link.received == 0 {
                 self.stop_waiting(from);
                 self.send_next(now, from, &mut step);
-            } else {
-                self.welcome_back(now, from, &mut step);
             }
+            // Otherwise this is a late copy of a frame, or an old copy of the agent: this life has received the snapshot, and what
+            // waits for it now must not be the first thing that is heard of this epoch.
             return Ok(step);
         }
         let greeting = frame.greeting;
@@ -218,7 +222,7 @@ impl Hub {
             self.drop_queue(agent);
             let link = self.links.get_mut(&agent).expect("it was just listed");
             link.acquainted = false;
-            link.numbered = 0;
+            (link.numbered, link.received) = (0, 0);
         }
         let mut step = Step::default();
         self.record(now, LogEvent::EpochBegan(epoch), &mut step);
@@ -263,6 +267,17 @@ impl Hub {
         self.links.get(&agent).map(|link| link.incarnation)
     }
 
+    /// The number of the newest message that the newest life of `agent` has said to have received in this epoch; 0 if
+    /// there is none. It is not sent again, and neither is anything before it.
+    ///
+    /// A saved state of the agent that has received less is an old copy: it would never hear what it has missed.
+    /// Acknowledgements without a message are not in the log, so that after a restart this may be less than it was; then what
+    /// comes after it is sent again.
+    #[must_use]
+    pub fn received_by(&self, agent: AgentId) -> u64 {
+        self.links.get(&agent).map_or(0, |link| link.received)
+    }
+
     /// Everything needed to go on with the same bits, encoded: a log up to here can be dropped.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
@@ -271,6 +286,7 @@ impl Hub {
             incarnation: link.incarnation.0,
             accepted: link.accepted,
             sent: link.numbered,
+            received: link.received,
             acquainted: link.acquainted,
             gone: link.gone,
             queue: self.queues.get(agent).map_or_else(Vec::new, |queue| {
@@ -297,6 +313,7 @@ impl Hub {
                 incarnation: Incarnation(seat.incarnation),
                 accepted: seat.accepted,
                 numbered: seat.sent,
+                received: seat.received,
                 acquainted: seat.acquainted,
                 gone: seat.gone,
             };
@@ -333,7 +350,7 @@ impl Hub {
         self.drop_queue(agent);
         self.links.insert(
             agent,
-            LinkState { incarnation, accepted: 0, numbered: 0, acquainted: true, gone: false },
+            LinkState { incarnation, accepted: 0, numbered: 0, received: 0, acquainted: true, gone: false },
         );
         self.record(now, LogEvent::Joined(agent, incarnation), step);
         let outgoing = self.coordinator.join(now, agent, Entrance::NewLife);
@@ -375,6 +392,9 @@ impl Hub {
     }
 
     fn acknowledge(&mut self, agent: AgentId, acknowledged: u64) {
+        if let Some(link) = self.links.get_mut(&agent) {
+            link.received = link.received.max(acknowledged.min(link.numbered));
+        }
         let Some(queue) = self.queues.get_mut(&agent) else { return };
         while queue.messages.front().is_some_and(|(sequence, _)| *sequence <= acknowledged) {
             queue.messages.pop_front();

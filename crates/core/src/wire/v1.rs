@@ -789,6 +789,9 @@ pub struct SeatState {
     /// It left for good; only a new life may come back.
     #[prost(bool, tag = "7")]
     pub gone: bool,
+    /// The newest message of this epoch that the agent has said to have received. 0 in states from before this was kept.
+    #[prost(uint64, tag = "8")]
+    pub received: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct QueuedDownlink {

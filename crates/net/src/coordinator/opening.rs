@@ -92,7 +92,8 @@ async fn open_database(
         let audit = Audit::shared(&directory, &federation.name, lines.clone());
         let (database, name) = (database.clone(), federation.name.clone());
         let log = Box::new(move || {
-            PostgresLog::open(&database, &name, &directory).map(|log| Box::new(log) as Box<dyn crate::log::Log>)
+            PostgresLog::open(&database, &name, &directory)
+                .map(|log| Box::new(log) as Box<dyn crate::log::Log>)
         });
         let watching = watching(options, metrics);
         let opened = FederationHandle::open_shared(federation.clone(), log, audit, watching);

@@ -453,7 +453,8 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
 
 /// Says over gRPC whether all federations are well and led from here.
 async fn tell(health: &tonic_health::server::HealthReporter, federations: &[FederationHandle]) {
-    let well = federations.iter().map(FederationHandle::standing).all(|own| own.trouble.is_none() && own.leads);
+    let well =
+        federations.iter().map(FederationHandle::standing).all(|own| own.trouble.is_none() && own.leads);
     let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
     health.set_service_status("posse.v1.Coordinator", status).await;
     health.set_service_status("", status).await;

@@ -50,9 +50,16 @@ fn interact(agent: &Agent, step: u64) {
 /// Observations that the coordinator or the agent holds, each once; the agent is silent.
 async fn held(running: &Running, agent: &Agent) -> u64 {
     let uploads = running.federations[0].agent(agent.id()).await.map_or(0, |standing| standing.uploads);
-    let machine = agent.inspect(|machine| machine.inspect());
-    let in_flight = machine.in_flight.filter(|(number, _)| *number > uploads).map_or(0, |(_, count)| count);
-    look(running).await.observations + machine.unsent + machine.withheld + in_flight
+    look(running).await.observations + unheard(agent, uploads)
+}
+
+/// Observations that the agent has and a coordinator that has heard so many uploads of it has not.
+fn unheard(agent: &Agent, uploads: u64) -> u64 {
+    agent.inspect(|machine| {
+        let view = machine.inspect();
+        let in_flight = view.in_flight.filter(|(number, _)| *number > uploads);
+        view.unsent + view.withheld + in_flight.map_or(0, |(_, count)| count)
+    })
 }
 
 async fn look(running: &Running) -> FederationView {
@@ -87,9 +94,9 @@ fn the_same_entries_in_files_lead_to_the_same_bits() {
         leads(&running).await;
         let agents = [agent(1, &[&running]).await, agent(2, &[&running]).await];
         for step in 0..60 {
-            interact(&agents[step as usize % 2], step);
-        }
-        for agent in &agents {
+            let agent = &agents[step as usize % 2];
+            interact(agent, step);
+            // One upload after the other: many entries.
             agent.settled().await;
         }
         let view = look(&running).await;
@@ -98,21 +105,17 @@ fn the_same_entries_in_files_lead_to_the_same_bits() {
     });
     assert!(view.observations > 20 && view.next_entry > 10, "{view:?}");
     // The state that was saved, and the entries from the beginning, put into files.
-    let entries = place.log("reader").replay().map(|_| ()).and_then(|()| {
-        let mut log = place.log("reader");
-        log.replay()?;
-        log.history()
-    });
-    let entries = entries.unwrap().expect("nothing was dropped");
+    let mut log = place.log("reader");
+    let replay: Replay = log.replay().unwrap();
+    let entries = log.history().unwrap().expect("nothing was dropped");
     let directory = tempfile::tempdir().unwrap();
     let mut file = FileLog::open(directory.path()).unwrap();
     file.append(&entries).unwrap();
     file.sync(0).unwrap();
     drop(file);
-    let replay = FileLog::open(directory.path()).unwrap().replay().unwrap();
-    assert_eq!(federation().replay(&replay).unwrap().coordinator().save(), view.state);
+    let from_files = FileLog::open(directory.path()).unwrap().replay().unwrap();
+    assert_eq!(federation().replay(&from_files).unwrap().coordinator().save(), view.state);
     // And what a coordinator starts from, with its saved state.
-    let replay: Replay = place.log("reader").replay().unwrap();
     assert!(replay.state.is_some() && replay.entries.is_empty());
     assert_eq!(federation().replay(&replay).unwrap().coordinator().save(), view.state);
 }
@@ -194,12 +197,13 @@ fn a_leader_that_was_deposed_without_noticing_answers_no_upload() {
         while first.federations[0].standing().leads {
             tokio::task::yield_now().await;
         }
-        assert_eq!(look(&second).await.observations, before.observations, "nothing of it was taken by anybody");
+        assert_eq!(
+            look(&second).await.observations,
+            before.observations,
+            "nothing of it was taken by anybody"
+        );
         let uploads = second.federations[0].agent(lonely.id()).await.unwrap().uploads;
-        let machine = lonely.inspect(|machine| machine.inspect());
-        let unheard = machine.in_flight.filter(|(number, _)| *number > uploads).map_or(0, |(_, count)| count);
-        let known_to_agent = machine.unsent + machine.withheld + unheard;
-        assert_eq!(before.observations + known_to_agent, 40, "and the agent still has it");
+        assert_eq!(before.observations + unheard(&lonely, uploads), 40, "and the agent still has it");
     });
 }
 

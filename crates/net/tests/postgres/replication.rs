@@ -59,7 +59,10 @@ fn a_database_that_does_not_replicate_is_refused_at_the_start_and_while_it_runs(
     set("synchronous_standby_names TO ''");
     place.cluster.await_sql(0, "SELECT current_setting('synchronous_standby_names') = ''");
     let refused = place.log("two").lead().unwrap_err();
-    assert!(matches!(&refused, LogError::Unreplicated { why, .. } if why.contains("standby_names")), "{refused}");
+    assert!(
+        matches!(&refused, LogError::Unreplicated { why, .. } if why.contains("standby_names")),
+        "{refused}"
+    );
     // The one that leads finds out with its next statement.
     log.append(&entries(5, 6)).unwrap();
     let refused = log.sync(0).unwrap_err();

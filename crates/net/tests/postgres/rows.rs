@@ -23,7 +23,10 @@ fn a_database_returns_what_files_return_after_the_same_calls() {
         }
         let (expected, got) = (file.replay().unwrap(), table.replay().unwrap());
         assert_eq!(expected, got);
-        assert_eq!((file.next(), file.bytes_since_snapshot() > 0), (table.next(), table.bytes_since_snapshot() > 0));
+        assert_eq!(
+            (file.next(), file.bytes_since_snapshot() > 0),
+            (table.next(), table.bytes_since_snapshot() > 0)
+        );
         for _ in 0..random.below(8) {
             let count = random.below(30);
             let saves = random.below(4) == 0;

@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::Status;
 
+use self::following::Standby;
 use super::accounts::Accounts;
 use super::conduct::Conduct;
 use super::credit::Credit;
@@ -33,7 +34,6 @@ use super::{
     Attached, Command, FederationConfig, FederationError, Joined, Kept, OpenLog, RETRY, Reason, Refusal,
     Reply, Standing, Watching,
 };
-use self::following::Standby;
 use crate::audit::Audit;
 use crate::clock::RunningTime;
 use crate::log::{KeptLife, Log, LogError};
@@ -253,7 +253,12 @@ impl Owner {
             Command::Attach { link, .. } if self.standby.is_some() => {
                 link.outbox.end(self.unavailable().into_status());
             }
-            Command::Attach { agent, link } => {
+            Command::Attach { agent, instance, link } => {
+                if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                    self.note_refusal(agent, refusal.reason);
+                    link.outbox.end(refusal.into_status());
+                    return;
+                }
                 self.mailboxes.remove(&agent);
                 self.let_go(agent, Status::aborted("another link of this agent took over"));
                 self.links.insert(agent, link);
@@ -282,7 +287,8 @@ impl Owner {
                     Err(refusal) => {
                         if refusal.reason != Reason::Standby {
                             let why = &refusal.message;
-                            let details = json!({ "agent": agent.0, "reason": refusal.reason.word(), "why": why });
+                            let details =
+                                json!({ "agent": agent.0, "reason": refusal.reason.word(), "why": why });
                             self.audit.note("join refused", details);
                         }
                         self.note_refusal(agent, refusal.reason);
@@ -293,13 +299,20 @@ impl Owner {
                 // From here on this process speaks. What the one before it still sends would come between the last word
                 // that this one is told and its hello.
                 self.let_go(agent, Status::aborted("this agent has joined again"));
+                // The same holds for what waits for it.
+                self.mailboxes.remove(&agent);
                 let last_word = self.last_words.of(agent, process.life).filter(|_| resumes);
+                let last_heard = self.last_heard(agent, process.life).filter(|_| resumes);
                 outcome.lives.insert(agent, self.lives.to_keep(agent));
-                outcome.joined.push((reply, Joined { life, last_word }));
+                outcome.joined.push((reply, Joined { life, last_word, last_heard }));
             }
-            Command::Leave { agent, reply } => match &mut self.state {
+            Command::Leave { agent, instance, reply } => match &mut self.state {
                 None => drop(reply.send(Err(self.unavailable()))),
                 Some(state) => {
+                    if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                        let _ = reply.send(Err(refusal));
+                        return;
+                    }
                     let step = state.hub.leave(now, agent);
                     self.follow(step, outcome);
                     outcome.left.push(reply);

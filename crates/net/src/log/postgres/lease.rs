@@ -70,7 +70,8 @@ impl PostgresLog {
     pub(super) async fn lead_now(&mut self) -> Result<Leadership, LogError> {
         self.lease.lose();
         let database = self.database.clone();
-        let (holder, address, weak) = (&database.0.holder, &database.0.address, database.0.allow_unreplicated);
+        let (holder, address, weak) =
+            (&database.0.holder, &database.0.address, database.0.allow_unreplicated);
         let (name, lease) = (self.federation.clone(), database.lease_seconds());
         let session = self.session().await?;
         // Read first: a write for each look of a process that waits would cost the one that leads.

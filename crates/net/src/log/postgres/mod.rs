@@ -32,8 +32,8 @@ use crate::federation::{FederationConfig, FederationError};
 
 pub use self::store::PostgresLog;
 
-/// How long servers may take for what is not waited for by agents: reading a long log, saving a state.
-const SLOW: Duration = Duration::from_secs(60);
+/// How long servers may take for what is long: making tables, reading a part of a log.
+const SLOW: Duration = Duration::from_secs(20);
 
 /// A PostgreSQL database that keeps what coordinators accepted. Cheap to clone.
 #[derive(Clone)]
@@ -94,10 +94,8 @@ impl Database {
             let password = std::fs::read_to_string(path).map_err(LogError::io(path))?;
             parsed.password(password.trim());
         }
-        let tls = Tls::new(config.authority.as_deref()).map_err(|error| LogError::Io {
-            path: config.authority.clone().unwrap_or_default(),
-            error,
-        })?;
+        let tls = Tls::new(config.authority.as_deref())
+            .map_err(|error| LogError::Io { path: config.authority.clone().unwrap_or_default(), error })?;
         match (&config.authority, parsed.get_ssl_mode()) {
             (Some(_), _) => parsed.ssl_mode(SslMode::Require),
             (None, SslMode::Prefer) => parsed.ssl_mode(SslMode::Disable),

@@ -35,7 +35,7 @@ impl PostgresLog {
         let asked = "
             SELECT next, epoch, (SELECT coalesce(sum(length(bytes)), 0)::bigint FROM posse_batch WHERE federation = name)
             FROM posse_federation WHERE name = $1";
-        let rows = self.session().await?.read(asked, &[&name]).await?;
+        let rows = self.session().await?.read_long(asked, &[&name]).await?;
         let Some(row) = rows.first() else {
             return Err(LogError::Rows { federation: name, entry: self.next });
         };
@@ -55,10 +55,11 @@ impl PostgresLog {
 
     async fn state_at(&mut self, first: i64, chunks: i64) -> Result<Vec<u8>, LogError> {
         let name = self.federation.clone();
-        let asked = "SELECT bytes FROM posse_snapshot_chunk WHERE federation = $1 AND first = $2 AND number = $3";
+        let asked =
+            "SELECT bytes FROM posse_snapshot_chunk WHERE federation = $1 AND first = $2 AND number = $3";
         let mut state = Vec::new();
         for number in 0..chunks {
-            let rows = self.session().await?.read(asked, &[&name, &first, &number]).await?;
+            let rows = self.session().await?.read_long(asked, &[&name, &first, &number]).await?;
             if let Some(row) = rows.first() {
                 state.extend_from_slice(row.get(0));
             }
@@ -74,7 +75,7 @@ impl PostgresLog {
             WHERE federation = $1 AND first >= $2 ORDER BY first LIMIT $3";
         let (mut entries, mut expected) = (Vec::new(), first);
         loop {
-            let rows = self.session().await?.read(asked, &[&name, &(expected as i64), &PAGE]).await?;
+            let rows = self.session().await?.read_long(asked, &[&name, &(expected as i64), &PAGE]).await?;
             for row in &rows {
                 let id = BatchId { first: row.get(0), term: row.get(2), crc: row.get(3) };
                 if id.first as u64 != expected {

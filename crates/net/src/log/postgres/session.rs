@@ -14,6 +14,7 @@ use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, Row, Statement};
 
+use super::SLOW;
 use super::tls::Tls;
 use crate::log::LogError;
 
@@ -92,6 +93,12 @@ impl Session {
         self.in_time(self.client.query(&statement, values)).await
     }
 
+    /// Reads rows that may be long.
+    pub(super) async fn read_long(&self, statement: &str, values: Values<'_>) -> Result<Vec<Row>, LogError> {
+        let statement = self.prepare(statement).await?;
+        self.within(SLOW.max(self.patience), self.client.query(&statement, values)).await
+    }
+
     async fn prepare(&self, text: &str) -> Result<Statement, LogError> {
         let prepared = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         let known = prepared().get(text).cloned();
@@ -141,8 +148,16 @@ impl Session {
         &self,
         call: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, LogError> {
-        let done = tokio::time::timeout(self.patience, call).await;
-        done.map_err(|_| self.error(too_slow(self.patience)))?.map_err(|error| self.error(explain(&error)))
+        self.within(self.patience, call).await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, LogError> {
+        let done = tokio::time::timeout(limit, call).await;
+        done.map_err(|_| self.error(too_slow(limit)))?.map_err(|error| self.error(explain(&error)))
     }
 }
 

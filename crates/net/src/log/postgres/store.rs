@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::Database;
 use super::lease::Lease;
 use super::session::Session;
-use super::Database;
 use crate::log::record::{join, mark, read_mark};
 use crate::log::{KeptLife, Leadership, Log, LogError, Replay};
 
@@ -171,7 +171,8 @@ impl PostgresLog {
         let firsts: Vec<i64> = rows.iter().map(|row| row.first as i64).collect();
         let counts: Vec<i64> = rows.iter().map(|row| row.count as i64).collect();
         let bytes: Vec<&[u8]> = rows.iter().map(|row| row.bytes.as_slice()).collect();
-        let crcs: Vec<i64> = rows.iter().map(|row| checksum(row.first, row.count, term, &row.bytes)).collect();
+        let crcs: Vec<i64> =
+            rows.iter().map(|row| checksum(row.first, row.count, term, &row.bytes)).collect();
         let (lease, weak) = (self.database.lease_seconds(), self.database.0.allow_unreplicated);
         let name = self.federation.clone();
         let values: super::session::Values<'_> = &[
@@ -210,8 +211,7 @@ impl PostgresLog {
             // One commit each: between them the lease is renewed, and a long state does not end it.
             let (term, began) = (self.lease.term()?, Instant::now());
             let session = self.session().await?;
-            let kept =
-                session.commit(KEEP_CHUNK, &[&name, &term, &lease, &first, &chunks, &chunk]).await?;
+            let kept = session.commit(KEEP_CHUNK, &[&name, &term, &lease, &first, &chunks, &chunk]).await?;
             if kept != 1 {
                 return Err(self.deposed().await);
             }

@@ -64,9 +64,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 
     fn connect(self, stream: S) -> Self::Future {
         match self.0 {
-            Some((connector, name)) => Box::pin(async move {
-                Ok(Encrypted(Box::new(connector.connect(name, stream).await?)))
-            }),
+            Some((connector, name)) => {
+                Box::pin(async move { Ok(Encrypted(Box::new(connector.connect(name, stream).await?))) })
+            }
             None => Box::pin(ready(Err(io::Error::other(
                 "the server asks for TLS: name its certificate authority as `authority` in [storage]",
             )))),

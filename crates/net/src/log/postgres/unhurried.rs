@@ -83,10 +83,15 @@ impl Database {
         let mut idle = self.0.idle.lock().await;
         let session = match idle.take() {
             Some(session) => session,
-            None => tokio::time::timeout(SLOW, self.connect())
-                .await
-                .map_err(|_| LogError::Database { server: "PostgreSQL".into(), why: "no answer".into() })??
-                .1,
+            None => {
+                tokio::time::timeout(SLOW, self.connect())
+                    .await
+                    .map_err(|_| LogError::Database {
+                        server: "PostgreSQL".into(),
+                        why: "no answer".into(),
+                    })??
+                    .1
+            }
         };
         let done = work(&session).await?;
         *idle = Some(session);
