@@ -44,7 +44,7 @@ use clap::Parser;
 use command::{
     Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
     doctor, evaluate, init, load, log, merge, privacy, report as report_command, reproduce, run, serve,
-    start, token, worlds,
+    start, storage, token, worlds,
 };
 use experiment::Report;
 

@@ -117,7 +117,11 @@ impl Cluster {
     /// Starts a server that was killed.
     pub fn resume(&self, server: usize) {
         let (data, log) = (self.data(server), format!("{}.log", self.data(server)));
-        let _ = fs::remove_file(format!("{data}/postmaster.pid"));
+        // The number of a process that was killed may still be listed, and would be taken for one that runs.
+        let socket = self.home.join(format!(".s.PGSQL.{}.lock", port(server)));
+        for lock in [PathBuf::from(&data).join("postmaster.pid"), socket] {
+            let _ = fs::remove_file(lock);
+        }
         self.run("pg_ctl", &["-D", &data, "-w", "-t", "120", "-l", &log, "start"]);
     }
 
@@ -132,6 +136,10 @@ impl Cluster {
         let children = fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap_or_default();
         let all: Vec<&str> = std::iter::once(main.as_str()).chain(children.split_whitespace()).collect();
         send(signal, &all);
+        // A server is started again only when nothing of it is left.
+        while signal == "KILL" && all.iter().any(|process| is_alive(process)) {
+            std::thread::yield_now();
+        }
     }
 
     /// Runs SQL on one server and returns what it prints, without decoration.
@@ -207,7 +215,15 @@ impl Cluster {
         let file = fs::File::create(&errors).expect("the directory of the cluster");
         let status = command.stderr(file).status();
         let done = status.as_ref().is_ok_and(std::process::ExitStatus::success);
-        let said = || fs::read_to_string(&errors).unwrap_or_default();
+        let said = || {
+            let logs = (0..self.count).filter_map(|server| {
+                let text = fs::read_to_string(format!("{}.log", self.data(server))).ok()?;
+                let last: Vec<&str> = text.lines().rev().take(8).collect();
+                Some(format!("s{server}, last line first:\n{}", last.join("\n")))
+            });
+            let errors = fs::read_to_string(&errors).ok();
+            errors.into_iter().chain(logs).collect::<Vec<_>>().join("\n")
+        };
         assert!(done, "{}: {status:?}: {}", program.display(), said());
     }
 }
@@ -220,6 +236,13 @@ impl Drop for Cluster {
         }
         let _ = fs::remove_dir_all(&self.home);
     }
+}
+
+/// Whether a process runs. One that has ended may be listed until its parent has asked how.
+fn is_alive(process: &str) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
 }
 
 const fn port(server: usize) -> u16 {
