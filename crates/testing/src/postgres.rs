@@ -11,7 +11,7 @@ use crate::skip;
 
 /// The name by which tests connect.
 const USER: &str = "posse";
-/// Socket files are named after ports, so that servers share a directory.
+/// The first port where no server listens on a port, but only on a file that is named after it.
 const FIRST_PORT: u16 = 5001;
 
 /// Servers of one database: the first is made the primary, the others follow it.
@@ -20,6 +20,8 @@ pub struct Cluster {
     programs: PathBuf,
     home: PathBuf,
     count: usize,
+    /// Socket files are named after ports, so that servers share a directory.
+    first_port: u16,
 }
 
 impl Cluster {
@@ -30,18 +32,7 @@ impl Cluster {
     /// If PostgreSQL is installed and cannot be started.
     #[must_use]
     pub fn start(standbys: usize) -> Option<Self> {
-        let Some(programs) = programs() else {
-            skip(
-                "there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES",
-            );
-            return None;
-        };
-        let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
-        let home = String::from_utf8(checked(made, "mktemp").stdout).expect("a path in plain letters");
-        let mut cluster = Self { programs, home: home.trim().into(), count: 1 };
-        let primary = cluster.data(0);
-        cluster.run("initdb", &["--auth=trust", "-U", USER, "-D", &primary, "--no-sync"]);
-        cluster.configure(0);
+        let mut cluster = Self::prepare(FIRST_PORT)?;
         cluster.resume(0);
         for _ in 0..standbys {
             cluster.count += 1;
@@ -53,11 +44,60 @@ impl Cluster {
         Some(cluster)
     }
 
+    /// Starts one server that listens on a free port of loopback, with TLS by the given certificate and key, in PEM form. Calls
+    /// [`skip`] and returns `None` where PostgreSQL is not installed.
+    ///
+    /// # Panics
+    /// If PostgreSQL is installed and cannot be started.
+    #[must_use]
+    pub fn start_encrypted(certificate: &str, key: &str) -> Option<Self> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let cluster = Self::prepare(free.expect("loopback has free ports").port())?;
+        let data = PathBuf::from(cluster.data(0));
+        let settings = data.join("postgresql.conf");
+        let text = fs::read_to_string(&settings).expect("it was just written");
+        let text = text.replace("listen_addresses = ''", "listen_addresses = '127.0.0.1'\nssl = on");
+        for (name, text) in [("postgresql.conf", text.as_str()), ("server.crt", certificate), ("server.key", key)] {
+            fs::write(data.join(name), text).expect("the directory of a server");
+        }
+        // It refuses keys that others may read, or that are another user's.
+        let owner = fs::metadata(&data).expect("it was just made");
+        let owner = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+        let key = data.join("server.key");
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
+        for file in [key, data.join("server.crt")] {
+            std::os::unix::fs::chown(file, Some(owner.0), Some(owner.1)).expect("it is ours to give away");
+        }
+        cluster.resume(0);
+        Some(cluster)
+    }
+
+    /// The port of the first server.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.first_port
+    }
+
+    /// A directory with a server that was not started yet.
+    fn prepare(first_port: u16) -> Option<Self> {
+        let Some(programs) = programs() else {
+            skip("there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES");
+            return None;
+        };
+        let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
+        let home = String::from_utf8(checked(made, "mktemp").stdout).expect("a path in plain letters");
+        let cluster = Self { programs, home: home.trim().into(), count: 1, first_port };
+        let primary = cluster.data(0);
+        cluster.run("initdb", &["--auth=trust", "-U", USER, "-D", &primary, "--no-sync"]);
+        cluster.configure(0);
+        Some(cluster)
+    }
+
     /// How clients reach all servers, for the given database.
     #[must_use]
     pub fn connection(&self, database: &str) -> String {
         let hosts = vec![self.home.to_string_lossy(); self.count].join(",");
-        let ports: Vec<String> = (0..self.count).map(|server| port(server).to_string()).collect();
+        let ports: Vec<String> = (0..self.count).map(|server| self.port_of(server).to_string()).collect();
         format!("host={hosts} port={} user={USER} dbname={database}", ports.join(","))
     }
 
@@ -118,7 +158,7 @@ impl Cluster {
     pub fn resume(&self, server: usize) {
         let (data, log) = (self.data(server), format!("{}.log", self.data(server)));
         // The number of a process that was killed may still be listed, and would be taken for one that runs.
-        let socket = self.home.join(format!(".s.PGSQL.{}.lock", port(server)));
+        let socket = self.home.join(format!(".s.PGSQL.{}.lock", self.port_of(server)));
         for lock in [PathBuf::from(&data).join("postmaster.pid"), socket] {
             let _ = fs::remove_file(lock);
         }
@@ -173,11 +213,15 @@ impl Cluster {
     }
 
     fn psql(&self, server: usize, database: &str, sql: &str) -> Output {
-        let (home, port) = (self.home.to_string_lossy(), port(server).to_string());
+        let (home, port) = (self.home.to_string_lossy(), self.port_of(server).to_string());
         let mut command = Command::new(self.programs.join("psql"));
         command
             .args(["-h", &home, "-p", &port, "-U", USER, "-d", database, "-X", "-A", "-t", "-q", "-c", sql]);
         command.output().expect("psql belongs to PostgreSQL")
+    }
+
+    const fn port_of(&self, server: usize) -> u16 {
+        self.first_port + server as u16
     }
 
     fn data(&self, server: usize) -> String {
@@ -185,7 +229,7 @@ impl Cluster {
     }
 
     fn single(&self, server: usize) -> String {
-        format!("host={} port={} user={USER} dbname=postgres", self.home.display(), port(server))
+        format!("host={} port={} user={USER} dbname=postgres", self.home.display(), self.port_of(server))
     }
 
     fn main_process(&self, server: usize) -> Option<String> {
@@ -200,7 +244,7 @@ impl Cluster {
              max_connections = 60\nwal_retrieve_retry_interval = 100ms\nwal_receiver_status_interval = 1s\n\
              wal_keep_size = 64MB\nautovacuum = off\n",
             self.home.display(),
-            port(server)
+            self.port_of(server)
         );
         let path = format!("{}/postgresql.conf", self.data(server));
         fs::write(path, text).expect("the directory of a server");
@@ -243,10 +287,6 @@ fn is_alive(process: &str) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
     let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     !matches!(state, Some('Z' | 'X') | None)
-}
-
-const fn port(server: usize) -> u16 {
-    FIRST_PORT + server as u16
 }
 
 /// The directory of PostgreSQL's programs: the one that `POSTGRES` names, or that of the newest package.

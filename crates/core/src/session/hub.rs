@@ -144,12 +144,16 @@ impl Hub {
 
     /// Time has passed: sends again what was not answered, and lets the coordinator act.
     pub fn tick(&mut self, now: Tick) -> Step {
+        self.tick_without(now, |_| false)
+    }
+
+    /// The same for a host that knows which agents are away: a round whose deadline has passed does not count those that it
+    /// still waits for.
+    pub fn tick_without(&mut self, now: Tick, is_away: impl Fn(AgentId) -> bool) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
         if self.coordinator.deadline().is_some_and(|deadline| deadline <= now) {
-            self.record(now, LogEvent::Ticked, &mut step);
-            let outgoing = self.coordinator.tick(now);
-            self.enqueue(now, outgoing, &mut step);
+            self.let_coordinator_act(now, now, self.absent(is_away), &mut step);
         }
         while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, agent));
@@ -162,17 +166,32 @@ impl Hub {
     }
 
     /// Lets the deadline of the open round or phase pass now, if there is one: the agents that it still waits for
-    /// are away. Does nothing to a round without a deadline, which its settings want to wait.
+    /// are away, and do not count for its quorum. Does nothing to a round without a deadline, which its settings want to wait.
     pub fn pass_deadline(&mut self, now: Tick) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
         if let Some(deadline) = self.coordinator.deadline() {
-            // The entry of a deadline that passed by itself; a replay takes either as this does.
-            self.record(now, LogEvent::Ticked, &mut step);
-            let outgoing = self.coordinator.tick(deadline.max(now));
-            self.enqueue(now, outgoing, &mut step);
+            self.let_coordinator_act(now, deadline.max(now), self.absent(|_| true), &mut step);
         }
         step
+    }
+
+    /// Those of the agents that the open round waits for that are away.
+    fn absent(&self, is_away: impl Fn(AgentId) -> bool) -> BTreeSet<AgentId> {
+        let waits_for = self.coordinator.waits_for().into_iter().flatten();
+        waits_for.copied().filter(|agent| is_away(*agent)).collect()
+    }
+
+    /// The coordinator does what is due at `due`, which was written down at `now`.
+    fn let_coordinator_act(&mut self, now: Tick, due: Tick, absent: BTreeSet<AgentId>, step: &mut Step) {
+        let outgoing = if absent.is_empty() {
+            self.record(now, LogEvent::Ticked, step);
+            self.coordinator.tick(due)
+        } else {
+            self.record(now, LogEvent::TickedWithout(absent.clone()), step);
+            self.coordinator.tick_without(due, &absent)
+        };
+        self.enqueue(now, outgoing, step);
     }
 
     /// When [`tick`](Self::tick) has something to do next.
@@ -200,16 +219,17 @@ impl Hub {
                 // An acknowledgement in it may have freed the link for what waits.
                 self.send_next(now, agent, &mut void);
             }
-            LogEvent::Ticked => {
-                // The entry was written because a deadline had passed. Logs of version 0.1 counted deadlines
-                // from an earlier moment, so by this hub's reckoning it may lie ahead; it passed all the same.
-                self.record(now, LogEvent::Ticked, &mut void);
-                let now = self.coordinator.deadline().map_or(now, |deadline| deadline.max(now));
-                let outgoing = self.coordinator.tick(now);
-                self.enqueue(now, outgoing, &mut void);
-            }
+            LogEvent::Ticked => self.act_again(now, BTreeSet::new(), &mut void),
+            LogEvent::TickedWithout(absent) => self.act_again(now, absent, &mut void),
         }
         Ok(())
+    }
+
+    /// The entry was written because a deadline had passed, or was let pass early. Logs of version 0.1 counted deadlines from an
+    /// earlier moment, so by this hub's reckoning it may lie ahead; it passed all the same.
+    fn act_again(&mut self, now: Tick, absent: BTreeSet<AgentId>, step: &mut Step) {
+        let due = self.coordinator.deadline().map_or(now, |deadline| deadline.max(now));
+        self.let_coordinator_act(now, due, absent, step);
     }
 
     /// The log ended early: some of what agents were told never happened. Each agent is introduced again

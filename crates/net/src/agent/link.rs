@@ -440,7 +440,7 @@ fn receive(shared: &AgentInner, frame: posse_core::wire::v1::DownFrame) -> Resul
         life.fail_to_receive(&error, now, &shared.config);
         Status::failed_precondition(error.to_string())
     })?;
-    drop(life);
+    // Before anybody can see that the message was answered.
     end_trace(shared, acknowledged);
     Ok(())
 }

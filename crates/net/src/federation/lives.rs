@@ -116,6 +116,11 @@ impl Lives {
         Ok(())
     }
 
+    /// The process that spoke for `agent` last, if it named itself.
+    pub(super) fn speaker(&self, agent: AgentId) -> Option<u64> {
+        self.instances.get(&agent).copied()
+    }
+
     fn newest(&self, hub: &Hub, agent: AgentId) -> Incarnation {
         let given_out = self.given_out.get(&agent).copied().unwrap_or_default();
         hub.last_incarnation(agent).unwrap_or_default().max(given_out)

@@ -78,6 +78,11 @@ async fn a_copy_that_joined_before_another_does_not_take_the_others_words_for_it
     talk(&[&original, &other, &clone]).await;
     assert_eq!(look(&running).await.observations, 2, "each of the two observations counts once");
     assert!(original.status().superseded.is_some(), "{original:?}");
+    let audit = std::fs::read_to_string(data.path().join("federations/test/audit.jsonl")).unwrap();
+    let happened = |event: &str| audit.lines().filter(|line| line.contains(event)).count();
+    let counts = [happened("\"joined\""), happened("\"took over\""), happened("\"join refused\"")];
+    assert_eq!(counts[..2], [2, 1], "{audit}");
+    assert!(counts[2] > 0, "{audit}");
     assert_eq!((clone.status().life, clone.status().superseded), (1, None));
 }
 

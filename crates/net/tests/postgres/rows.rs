@@ -139,3 +139,12 @@ fn tables_are_made_once_and_others_than_ours_are_refused() {
     let refused = place.log("one").lead().unwrap_err().to_string();
     assert!(refused.contains("posse storage migrate"), "{refused}");
 }
+
+#[test]
+fn entries_of_a_newer_posse_are_refused_by_name() {
+    let Some(place) = Place::single("newer") else { return };
+    drop(place.leader("one"));
+    place.ask("UPDATE posse_federation SET format = 1000");
+    place.end_lease();
+    assert!(matches!(place.log("two").lead(), Err(LogError::Version { version: 1000, .. })));
+}

@@ -119,5 +119,6 @@ impl Owner {
     pub(super) fn trouble(&self, trouble: Option<String>) {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         (standing.trouble, standing.leads) = (trouble, self.state.is_some());
+        self.metrics.leads(&self.config.name, standing.leads);
     }
 }

@@ -224,8 +224,9 @@ impl Owner {
                 other => self.judge(other, now, &mut outcome),
             }
         }
+        self.end_leases(now);
         if let Some(state) = &mut self.state {
-            let step = state.hub.tick(now);
+            let step = state.hub.tick_without(now, |agent| self.presence.is_away(agent));
             self.follow(step, &mut outcome);
         }
         self.stop_waiting_for_absent(now, &mut outcome);
@@ -277,6 +278,7 @@ impl Owner {
             Command::Refused { agent, reason } => self.note_refusal(agent, reason),
             Command::Join { agent, resumes, process, reply } => {
                 let shut_out = self.conduct.is_quarantined(agent);
+                let before = self.lives.speaker(agent);
                 let life = match &self.state {
                     None => Err(self.unavailable()),
                     Some(_) if shut_out => Err(quarantined()),
@@ -296,6 +298,10 @@ impl Owner {
                         return;
                     }
                 };
+                if before.is_some_and(|before| before != process.instance) {
+                    let lives = if resumes { process.life } else { life };
+                    self.audit.note("took over", json!({ "agent": agent.0, "life": lives.0 }));
+                }
                 // From here on this process speaks. What the one before it still sends would come between the last word
                 // that this one is told and its hello.
                 self.let_go(agent, Status::aborted("this agent has joined again"));

@@ -4,15 +4,19 @@ use std::time::{Duration, Instant};
 
 use super::Database;
 use super::store::PostgresLog;
+use crate::log::record::VERSION;
 use crate::log::{Leadership, LogError};
+
+/// The format of entries that this build writes: that of files.
+const FORMAT: i64 = VERSION as i64;
 
 /// Takes over if the lease of the process that leads is over, or was ours. The commit is replicated before it returns,
 /// and with it everything that was committed before; the row stays locked until then, so no append of the former leader
 /// can slip in between.
 const TAKE_OVER: &str = "
 UPDATE posse_federation
-SET term = term + 1, holder = $2, address = $3, lease_until = clock_timestamp() + $4 * interval '1 second'
-WHERE name = $1 AND (holder = $2 OR lease_until < clock_timestamp())
+SET term = term + 1, holder = $2, address = $3, lease_until = clock_timestamp() + $4 * interval '1 second', format = $6
+WHERE name = $1 AND format <= $6 AND (holder = $2 OR lease_until < clock_timestamp())
     AND ($5 OR current_setting('synchronous_standby_names') <> '')
 RETURNING term, next";
 
@@ -60,6 +64,16 @@ impl Lease {
     }
 }
 
+/// `Ok` if this build understands entries of this format. The process that leads writes its own, so that a newer one is not
+/// followed by an older one.
+fn readable(format: i64) -> Result<(), LogError> {
+    if format <= FORMAT {
+        return Ok(());
+    }
+    let version = u32::try_from(format).unwrap_or(u32::MAX);
+    Err(LogError::Version { path: "posse_federation".into(), version, newest: VERSION })
+}
+
 impl Database {
     pub(super) fn lease_seconds(&self) -> f64 {
         self.0.lease.as_secs_f64()
@@ -75,17 +89,20 @@ impl PostgresLog {
         let (name, lease) = (self.federation.clone(), database.lease_seconds());
         let session = self.session().await?;
         // Read first: a write for each look of a process that waits would cost the one that leads.
-        let asked = "SELECT lease_until < clock_timestamp() OR holder = $2, address FROM posse_federation WHERE name = $1";
+        let asked = "
+            SELECT lease_until < clock_timestamp() OR holder = $2, address, format
+            FROM posse_federation WHERE name = $1";
         let rows = session.read(asked, &[&name, holder]).await?;
         let Some(row) = rows.first() else {
             return Err(session.error(format!("federation \"{name}\" was not begun in it")));
         };
         let leader: String = row.get(1);
+        readable(row.get(2))?;
         if !row.get::<_, bool>(0) {
             return Ok(Leadership::Other(leader));
         }
         let began = Instant::now();
-        let rows = session.commit_rows(TAKE_OVER, &[&name, holder, address, &lease, &weak]).await?;
+        let rows = session.commit_rows(TAKE_OVER, &[&name, holder, address, &lease, &weak, &FORMAT]).await?;
         // Another process was faster.
         let Some(row) = rows.first() else { return Ok(Leadership::Other(leader)) };
         self.lease.term = Some(row.get(0));

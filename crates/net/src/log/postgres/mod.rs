@@ -135,8 +135,8 @@ impl Database {
     pub async fn begin(&self, federation: &FederationConfig) -> Result<(), FederationError> {
         let session = self.connect().await?.1;
         let begin = "
-            INSERT INTO posse_federation (name, settings, term, next, epoch, holder, address, lease_until)
-            VALUES ($1, $2, 0, 0, 0, '', '', clock_timestamp()) ON CONFLICT (name) DO NOTHING";
+            INSERT INTO posse_federation (name, settings, format, term, next, epoch, holder, address, lease_until)
+            VALUES ($1, $2, 0, 0, 0, 0, '', '', clock_timestamp()) ON CONFLICT (name) DO NOTHING";
         session.commit(begin, &[&federation.name, &federation.to_keep()]).await?;
         let asked = "SELECT settings FROM posse_federation WHERE name = $1";
         let rows = session.read(asked, &[&federation.name]).await?;

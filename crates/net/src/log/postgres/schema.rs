@@ -11,6 +11,7 @@ const FIRST: &str = "
 CREATE TABLE posse_federation (
     name text PRIMARY KEY,
     settings text NOT NULL,
+    format bigint NOT NULL,
     term bigint NOT NULL,
     next bigint NOT NULL,
     epoch bigint NOT NULL,
