@@ -115,16 +115,19 @@ pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), I
 }
 
 /// The index of the largest score: the lowest among equals, with NaN counted as −∞.
+#[inline]
 pub(crate) fn best(scores: impl Iterator<Item = f64>) -> Result<usize, InputError> {
-    let mut best = None;
+    let (mut best, mut leader, mut first) = (usize::MAX, f64::NEG_INFINITY, usize::MAX);
     for (index, score) in scores.enumerate() {
-        match best {
-            Some((_, leader)) if score <= leader || score.is_nan() => {}
-            None if score.is_nan() => {}
-            _ => best = Some((index, score)),
+        if score > leader {
+            (best, leader) = (index, score);
+        } else if first == usize::MAX && score == f64::NEG_INFINITY {
+            first = index;
         }
     }
-    best.map(|(index, _)| index).ok_or(InputError::NoFiniteScore)
+    // Without any score above −∞, the first −∞ wins.
+    let winner = if best == usize::MAX { first } else { best };
+    if winner == usize::MAX { Err(InputError::NoFiniteScore) } else { Ok(winner) }
 }
 
 #[cfg(test)]
