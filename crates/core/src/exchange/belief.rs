@@ -231,7 +231,6 @@ impl Belief {
 
     #[cold]
     fn derive(&self) -> Derived {
-        let mut model = Ridge::new(self.dimension(), self.regularization);
         let sent = [&*self.base].into_iter().chain(&self.in_flight);
         // A view that rested makes the model that it let go of: from as many observations as then, and the rest appended.
         let since = self.rested_since.unwrap_or(self.buffer.waiting());
@@ -241,15 +240,17 @@ impl Belief {
             _ if whole && !self.buffer.is_empty() => Some(self.buffer.evidence()),
             part => part.as_ref(),
         };
-        let made = match (&self.in_flight, buffered) {
-            (None, None) => model.refresh_to(&self.base),
-            (_, buffered) => model.refresh(sent.clone().chain(buffered)),
+        let of_base =
+            || Ridge::of(&self.base, self.regularization).expect("a base is factorised before it is accepted");
+        let mut model = match (&self.in_flight, buffered) {
+            (None, None) => of_base(),
+            (_, buffered) => {
+                let mut model = Ridge::new(self.dimension(), self.regularization);
+                // Own observations are positive semidefinite; should rounding make them spoil a base that is
+                // fine by itself, the base is what is left to believe.
+                if model.refresh(sent.clone().chain(buffered)).is_ok() { model } else { of_base() }
+            }
         };
-        if made.is_err() {
-            // Own observations are positive semidefinite; should rounding make them spoil a base that is
-            // fine by itself, the base is what is left to believe.
-            model.refresh_to(&self.base).expect("a base is factorised before it is accepted");
-        }
         let mut fresh_information =
             if buffered.is_none() { 0.0 } else { (model.information() - self.information_of(sent)).max(0.0) };
         for (x, y) in self.buffer.recent().skip(since) {
@@ -260,9 +261,11 @@ impl Belief {
 
     /// Information of the base and perhaps more.
     fn information_of<'e>(&self, parts: impl Iterator<Item = &'e Evidence> + Clone) -> f64 {
-        let mut model = Ridge::new(self.dimension(), self.regularization);
-        if parts.clone().count() > 1 && model.refresh(parts).is_ok() {
-            return model.information();
+        if parts.clone().count() > 1 {
+            let mut model = Ridge::new(self.dimension(), self.regularization);
+            if model.refresh(parts).is_ok() {
+                return model.information();
+            }
         }
         Ridge::check(&self.base, self.regularization).expect("a base is factorised before it is accepted")
     }

@@ -112,6 +112,15 @@ impl Ridge {
         Ok(())
     }
 
+    /// A new model of nothing but `evidence`, which many models are made of in turn.
+    pub(crate) fn of(evidence: &Arc<Evidence>, regularization: f64) -> Result<Self, ProtocolError> {
+        Self::check(evidence, regularization)?;
+        Ok(WORKSPACE.with_borrow(|workspace| {
+            let heard = workspace.heard.as_ref().expect("it was just checked");
+            heard.model.clone()
+        }))
+    }
+
     /// Adds an observation that was checked before, and returns by how much the information grew.
     ///
     /// `parts` is the evidence *including* this observation. It is read only once in a while, to repair
