@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Instant;
 
 use crate::run::{cargo, cargo_command, run};
 use crate::skips::Skips;
@@ -143,6 +145,8 @@ fn deny_command(root: &Path, deny: &Path) -> Command {
     command
 }
 
+/// Names the step that begins, and how long the command has run: what takes long is seen in every log.
 fn step(name: &str) {
-    println!("── {name}");
+    static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+    println!("── {name} (after {} s)", BEGINNING.elapsed().as_secs());
 }

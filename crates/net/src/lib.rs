@@ -93,6 +93,13 @@ pub(crate) const REASON: &str = "posse-reason";
 /// The metadata of an answer to a join: number and checksum of the newest message that was accepted of the agent's life.
 pub(crate) const LAST_WORD: &str = "posse-last-word";
 
+/// The metadata of an answer to a join: the epoch, and the number of the newest message that the agent's life has said to
+/// have received in it.
+pub(crate) const LAST_HEARD: &str = "posse-last-heard";
+
+/// The metadata of every call but a join by which a process says which one it is: the instance of its join.
+pub(crate) const INSTANCE: &str = "posse-instance";
+
 /// An error followed by what caused it.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

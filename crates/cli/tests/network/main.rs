@@ -6,6 +6,7 @@ mod flood;
 mod foreign;
 mod guide;
 mod kills;
+mod operators;
 mod parity;
 mod processes;
 mod support;

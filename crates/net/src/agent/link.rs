@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use posse_core::session::{DownFrame, UpFrame};
-use posse_core::{ConfigError, Incarnation, Registry, Seed, Tick};
+use posse_core::{ConfigError, Epoch, Incarnation, Registry, Seed, Tick};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -47,6 +47,9 @@ pub(super) struct Carrier {
     registry: Registry,
     /// Number and checksum of the newest message that the coordinator has accepted, as it said in the last join.
     last_word: Option<(u64, u32)>,
+    /// The epoch, and the number of the newest message in it that this life has said to have received, as the coordinator said
+    /// in the last join.
+    last_heard: Option<(u64, u64)>,
 }
 
 impl Carrier {
@@ -108,6 +111,7 @@ impl Carrier {
             longest: 0,
             registry: config.registry.clone(),
             last_word: None,
+            last_heard: None,
         })
     }
 
@@ -117,6 +121,10 @@ impl Carrier {
         metadata.insert(self.credential.0, self.credential.1.clone());
         if let Some(name) = &self.federation {
             metadata.insert("posse-federation", name.clone());
+        }
+        // A join names it too. Calls without it are taken for those of agents that do not draw one.
+        if let Some(instance) = self.instances.last() {
+            metadata.insert(crate::INSTANCE, instance.to_string().parse().expect("digits"));
         }
         request
     }
@@ -162,6 +170,10 @@ impl Carrier {
         self.last_word = reply.metadata().get(crate::LAST_WORD).and_then(|word| {
             let (sequence, checksum) = word.to_str().ok()?.split_once('-')?;
             Some((sequence.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
+        });
+        self.last_heard = reply.metadata().get(crate::LAST_HEARD).and_then(|heard| {
+            let (epoch, number) = heard.to_str().ok()?.split_once('-')?;
+            Some((epoch.parse().ok()?, number.parse().ok()?))
         });
         let reply = reply.into_inner();
         Versions::OURS.understand(reply.protocol).map_err(Status::failed_precondition)?;
@@ -338,6 +350,10 @@ async fn join(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> 
     if let Some((sequence, checksum)) = carrier.last_word.filter(|_| over.is_none()) {
         life.compare(sequence, checksum).map_err(|error| Status::failed_precondition(error.to_string()))?;
     }
+    if let Some((epoch, number)) = carrier.last_heard.filter(|_| over.is_none()) {
+        let is_copy = life.compare_heard(Epoch(epoch), number);
+        is_copy.map_err(|error| Status::failed_precondition(error.to_string()))?;
+    }
     life.update_bounds(&rules);
     life.was_answered();
     carrier.set_instances(life.instances());
@@ -388,7 +404,7 @@ fn receive(shared: &AgentInner, frame: posse_core::wire::v1::DownFrame) -> Resul
         life.fail_to_receive(&error, now, &shared.config);
         Status::failed_precondition(error.to_string())
     })?;
-    drop(life);
+    // Before anybody can see that the message was answered.
     end_trace(shared, acknowledged);
     Ok(())
 }

@@ -63,6 +63,19 @@ impl Lives {
         Ok(Incarnation(life))
     }
 
+    /// `Ok` if the process that names `instance` is the one that joined last. What it was told at its join holds for it alone: a
+    /// process that joined before it, or at this coordinator before a restart, must join again before it is heard. Agents of
+    /// earlier versions name no instance outside their joins, and are believed.
+    pub(super) fn may_speak(&self, agent: AgentId, instance: Option<u64>) -> Result<(), Refusal> {
+        let Some(instance) = instance else { return Ok(()) };
+        let why = match self.instances.get(&agent) {
+            Some(known) if *known == instance => return Ok(()),
+            Some(_) => format!("another process has joined for {agent} since: join again"),
+            None => format!("no process has joined for {agent} since the coordinator started: join first"),
+        };
+        Err(Refusal::new(Reason::NotJoined, why))
+    }
+
     /// `Ok` if a frame of this life may be heard: it has not ended, and could have been given out.
     pub(super) fn check(&self, hub: &Hub, agent: AgentId, life: Incarnation) -> Result<(), Refusal> {
         let newest = hub.last_incarnation(agent);
@@ -80,6 +93,11 @@ impl Lives {
             return Err(Refusal::new(Reason::Sequence, why));
         }
         Ok(())
+    }
+
+    /// The process that spoke for `agent` last, if it named itself.
+    pub(super) fn speaker(&self, agent: AgentId) -> Option<u64> {
+        self.instances.get(&agent).copied()
     }
 
     fn newest(&self, hub: &Hub, agent: AgentId) -> Incarnation {

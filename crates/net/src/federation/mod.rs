@@ -173,9 +173,10 @@ pub struct FederationView {
 
 /// What can be asked of an owner.
 pub(crate) enum Command {
-    /// An agent has a new link, which is the only one from here on.
+    /// An agent has a new link, which is the only one from here on, unless another process has joined meanwhile.
     Attach {
         agent: AgentId,
+        instance: Option<u64>,
         link: Attached,
     },
     Detach {
@@ -203,6 +204,7 @@ pub(crate) enum Command {
     },
     Leave {
         agent: AgentId,
+        instance: Option<u64>,
         reply: Reply<()>,
     },
     /// Ends the agent's link; it may come back at once.
@@ -257,6 +259,8 @@ pub(crate) struct Joined {
     pub(crate) life: Incarnation,
     /// The newest message that was accepted of the life that goes on.
     pub(crate) last_word: Option<LastWord>,
+    /// The newest message that the life that goes on has said to have received, if there is one.
+    pub(crate) last_heard: Option<(Epoch, u64)>,
 }
 
 /// The process that speaks for an agent, as it names itself in a join.
@@ -274,6 +278,9 @@ pub(crate) struct Process {
 pub(crate) struct Attached {
     /// The number of the link, which no other link of this process has.
     pub(crate) number: u64,
+    /// The agent's end has named the process that it is, and that process was told at its join what the coordinator
+    /// knows of its life.
+    pub(crate) is_bound: bool,
     pub(crate) outbox: Outbox,
 }
 
@@ -284,8 +291,8 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 pub(crate) enum ReplyTo {
     /// A link: refusals end it.
     Link(u64),
-    /// An exchange: everything that waits for the agent is the answer.
-    Exchange(Reply<Vec<DownFrame>>),
+    /// An exchange, by the process that names this instance: everything that waits for the agent is the answer.
+    Exchange(Option<u64>, Reply<Vec<DownFrame>>),
 }
 
 impl FederationHandle {

@@ -45,6 +45,8 @@ pub enum Reason {
     Quarantined,
     /// Another process speaks for this agent, or the life it names has ended.
     Superseded,
+    /// The process that calls has not joined since the coordinator started, or another one has joined after it.
+    NotJoined,
     /// The agent and the coordinator speak no common version of the protocol.
     Version,
     /// The coordinator cannot keep what it is sent.
@@ -72,6 +74,7 @@ impl Reason {
             Self::Unexpected => "unexpected",
             Self::Quarantined => "quarantined",
             Self::Superseded => "superseded",
+            Self::NotJoined => "not-joined",
             Self::Version => "version",
             Self::Unavailable => "unavailable",
             Self::Silent => "silent",
@@ -87,6 +90,8 @@ impl Reason {
             Self::Malformed | Self::Dimension | Self::Impossible | Self::Unexpected => Code::InvalidArgument,
             Self::TooLarge | Self::Rate => Code::ResourceExhausted,
             Self::Sequence | Self::Superseded | Self::Version => Code::FailedPrecondition,
+            // The agent begins again with a join, which decides who is heard.
+            Self::NotJoined => Code::Aborted,
             // Connections are closed, not answered.
             Self::Unavailable | Self::Silent | Self::Crowded => Code::Unavailable,
         }

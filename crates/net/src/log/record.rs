@@ -18,8 +18,9 @@ use super::LogError;
 const SEGMENT_MAGIC: &[u8; 8] = b"posselog";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"possesnp";
 const BATCH_MAGIC: [u8; 4] = [0xC5, 0x9E, 0x0B, 0x51];
-/// The format that is written. Version 2 has entries that retract what an agent shared.
-pub(super) const VERSION: u32 = 2;
+/// The format that is written. Version 2 has entries that retract what an agent shared, version 3 entries of deadlines that name
+/// the agents that were away.
+pub(super) const VERSION: u32 = 3;
 /// The oldest format that is read.
 const OLDEST: u32 = 1;
 pub(super) const HEADER: usize = 24;

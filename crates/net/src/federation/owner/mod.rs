@@ -201,8 +201,9 @@ impl Owner {
                 other => self.judge(other, now, &mut outcome),
             }
         }
+        self.end_leases(now);
         if let Some(state) = &mut self.state {
-            let step = state.hub.tick(now);
+            let step = state.hub.tick_without(now, |agent| self.presence.is_away(agent));
             self.follow(step, &mut outcome);
         }
         self.stop_waiting_for_absent(now, &mut outcome);
@@ -224,7 +225,12 @@ impl Owner {
 
     fn judge(&mut self, command: Command, now: Tick, outcome: &mut Outcome) {
         match command {
-            Command::Attach { agent, link } => {
+            Command::Attach { agent, instance, link } => {
+                if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                    self.note_refusal(agent, refusal.reason);
+                    link.outbox.end(refusal.into_status());
+                    return;
+                }
                 self.mailboxes.remove(&agent);
                 self.let_go(agent, Status::aborted("another link of this agent took over"));
                 self.links.insert(agent, link);
@@ -243,6 +249,7 @@ impl Owner {
             Command::Refused { agent, reason } => self.note_refusal(agent, reason),
             Command::Join { agent, resumes, process, reply } => {
                 let shut_out = self.conduct.is_quarantined(agent);
+                let before = self.lives.speaker(agent);
                 let life = match &self.state {
                     None => Err(Refusal::unavailable(&self.why())),
                     Some(_) if shut_out => Err(quarantined()),
@@ -256,17 +263,28 @@ impl Owner {
                     self.note_refusal(agent, refusal.reason);
                 }
                 let joined = life.map(|life| {
+                    if before.is_some_and(|before| before != process.instance) {
+                        let lives = if resumes { process.life } else { life };
+                        self.audit.note("took over", json!({ "agent": agent.0, "life": lives.0 }));
+                    }
                     // From here on this process speaks. What the one before it still sends would come between the last word
                     // that this one is told and its hello.
                     self.let_go(agent, Status::aborted("this agent has joined again"));
+                    // The same holds for what waits for it.
+                    self.mailboxes.remove(&agent);
                     let last_word = self.last_words.of(agent, process.life).filter(|_| resumes);
-                    Joined { life, last_word }
+                    let last_heard = self.last_heard(agent, process.life).filter(|_| resumes);
+                    Joined { life, last_word, last_heard }
                 });
                 let _ = reply.send(joined);
             }
-            Command::Leave { agent, reply } => match &mut self.state {
+            Command::Leave { agent, instance, reply } => match &mut self.state {
                 None => drop(reply.send(Err(Refusal::unavailable(&self.why())))),
                 Some(state) => {
+                    if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                        let _ = reply.send(Err(refusal));
+                        return;
+                    }
                     let step = state.hub.leave(now, agent);
                     self.follow(step, outcome);
                     outcome.left.push(reply);
