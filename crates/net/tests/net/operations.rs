@@ -173,6 +173,12 @@ impl Log for Failing {
     fn bytes(&self) -> u64 {
         self.log.bytes()
     }
+    fn keep_beside(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
+        self.log.keep_beside(name, bytes)
+    }
+    fn beside(&mut self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        self.log.beside(name)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
