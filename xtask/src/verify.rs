@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::run::{cargo, cargo_command, run};
 use crate::skips::Skips;
-use crate::{codegen, fuzz, provide, python};
+use crate::{codegen, counts, fuzz, provide, python};
 
 /// The crates that are published, dependencies first.
 const PUBLISHED: [&str; 8] = [
@@ -57,6 +57,10 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     // that this package alone asks for.
     for example in EXAMPLES {
         run(&mut Command::new(python::target(root).join("debug/examples").join(example)))?;
+    }
+    step("instructions of small kernels, against crates/bench/counts.tsv");
+    if skips.or_skip(counts::possible())?.is_some() {
+        counts::compare(root, false)?;
     }
     step("documentation, as docs.rs builds it and with private items");
     documentation(root)?;

@@ -38,6 +38,15 @@ pub(crate) fn python(root: &Path) -> Result<OsString, String> {
     Ok(python.into_os_string())
 }
 
+/// `Ok` if valgrind is there, which counts instructions.
+pub(crate) fn valgrind() -> Result<(), String> {
+    let is_there = || works("valgrind", &["--version"]);
+    if is_there() {
+        return Ok(());
+    }
+    apt::install("valgrind", "instructions are not counted: there is no valgrind", is_there)
+}
+
 /// The directory of the publishers' data sets: the one that `POSSE_DATA` names, or `../shared/data`.
 pub(crate) fn data(root: &Path) -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os("POSSE_DATA") {
