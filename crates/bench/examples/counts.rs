@@ -10,9 +10,9 @@ use posse_core::{
     Agent, AgentId, Algorithm, Arms, AsyncLinUcb, Federation, KernelConfig, LinTs, LinUcb, NeuralConfig,
     NeuralUcb, OnsGlm, Seed, Shape, UserId, wire,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 
 type Kernel = (&'static str, fn(usize) -> Result<(), Box<dyn Error>>);
 
@@ -116,6 +116,7 @@ fn simulate(n: usize) -> Result<(), Box<dyn Error>> {
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm: Algorithm::AsyncLinUcb(AsyncLinUcb::default()),
     };
     std::hint::black_box(config.run(&mut ())?);
