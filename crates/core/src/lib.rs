@@ -138,7 +138,8 @@ pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs,
-    ExchangeLinUcb, FedLinUcb, FedUcb, LinTs, LinUcb, Override, Perturbation, ProtocolConfig, SyncLinUcb,
+    ExchangeLinUcb, FedLinUcb, FedUcb, LinTs, LinUcb, Memory, Override, Perturbation, ProtocolConfig, Robust,
+    SyncLinUcb,
 };
 pub use message::*;
 pub use neural::{
