@@ -18,6 +18,7 @@ fn run(algorithm: Algorithm, network: NetworkConfig) -> RunConfig {
         arrival: ArrivalConfig::Uniform,
         network,
         faults: Default::default(),
+        adversaries: Default::default(),
         algorithm,
     }
 }
