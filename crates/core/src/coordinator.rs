@@ -28,6 +28,13 @@ pub trait Coordinator: Send {
     /// Does what is due at `now`, for example closes a round whose deadline has passed.
     fn tick(&mut self, now: Tick) -> Vec<Outgoing>;
 
+    /// The same where the host knows that `absent` are away, of the agents that a round waits for. They do not count for the
+    /// quorum of the round, so that those that are there can go on without them.
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Vec<Outgoing> {
+        let _ = absent;
+        self.tick(now)
+    }
+
     /// When [`tick`](Self::tick) has something to do next, if ever.
     fn deadline(&self) -> Option<Tick>;
 

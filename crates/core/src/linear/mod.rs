@@ -11,6 +11,7 @@ pub(crate) mod exchange_coordinator;
 pub(crate) mod exchange_lin_ucb;
 pub(crate) mod exchange_price;
 pub(crate) mod fed_lin_ucb;
+pub(crate) mod fed_ucb;
 pub(crate) mod inverse_gap;
 pub(crate) mod lin_phe;
 pub(crate) mod lin_ts;
@@ -24,6 +25,7 @@ pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, Override, Protocol
 pub use async_lin_ucb_am::AsyncLinUcbAm;
 pub use exchange_lin_ucb::{ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Memory, Robust};
 pub use fed_lin_ucb::FedLinUcb;
+pub use fed_ucb::FedUcb;
 pub use lin_phe::Perturbation;
 pub use lin_ucb::{LinTs, LinUcb};
 pub use sync_lin_ucb::SyncLinUcb;

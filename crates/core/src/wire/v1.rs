@@ -554,7 +554,7 @@ pub struct LogEntry {
     pub agent: u64,
     #[prost(uint64, tag = "2")]
     pub tick: u64,
-    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9, 10")]
     pub event: ::core::option::Option<log_entry::Event>,
 }
 /// Nested message and enum types in `LogEntry`.
@@ -580,6 +580,9 @@ pub mod log_entry {
         /// What the agent had shared in entries before this one counts for nothing.
         #[prost(message, tag = "9")]
         Retracted(super::Retracted),
+        /// Time passed, or all agents that a round waited for were away, and the coordinator acted on it.
+        #[prost(message, tag = "10")]
+        TickedWithout(super::TickedWithout),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -590,6 +593,12 @@ pub struct Returned {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ticked {
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TickedWithout {
+    /// Agents that a round waited for and that were away. They do not count for its quorum.
+    #[prost(uint64, repeated, tag = "1")]
+    pub absent: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Retracted {
@@ -849,6 +858,9 @@ pub struct SeatState {
     /// It left for good; only a new life may come back.
     #[prost(bool, tag = "7")]
     pub gone: bool,
+    /// The newest message of this epoch that the agent has said to have received. 0 in states from before this was kept.
+    #[prost(uint64, tag = "8")]
+    pub received: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct QueuedDownlink {

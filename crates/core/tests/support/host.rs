@@ -146,6 +146,8 @@ pub(crate) fn cases() -> Vec<Case> {
         Algorithm::AsyncLinTs(AsyncLinTs { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::FedLinUcb(FedLinUcb { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::SyncLinUcb(SyncLinUcb { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::FedUcb(FedUcb { first_release: 3, max_releases: 4, ..Default::default() }),
+        Algorithm::PrivateGlmUcb(PrivateGlmUcb { privacy: privacy(), ..Default::default() }),
         Algorithm::Club(Club { edge_scale: Threshold(0.4), ..Default::default() }),
         Algorithm::Sclub(Sclub { edge_scale: Threshold(0.4), ..Default::default() }),
     ];

@@ -99,7 +99,7 @@ impl RunConfig {
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
         if self.network.is_ideal() && self.faults.is_empty() {
-            ideal::run(self, cast, observer)
+            ideal::run(self, cast, observer, ideal::AWAKE)
         } else {
             linked::run(self, cast, observer, false)
         }
@@ -110,6 +110,13 @@ impl RunConfig {
     #[doc(hidden)]
     pub fn run_with_planted_bug(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         linked::run(self, self.prepare()?, observer, true)
+    }
+
+    /// Runs with only so many agents awake at a time. Tests use it to show that resting changes no bit; it is no part of the
+    /// interface.
+    #[doc(hidden)]
+    pub fn run_with_awake(&self, awake: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        ideal::run(self, self.prepare()?, observer, awake)
     }
 
     fn prepare(&self) -> Result<Cast, ConfigError> {
