@@ -8,7 +8,7 @@ use posse_core::{
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
-use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
+use posse_sim::{AdversaryConfig, Event, Observer, RunConfig, Stage, Tally};
 use serde::Serialize;
 
 use crate::coordinator::resident_bytes;
@@ -61,6 +61,7 @@ pub fn population(algorithm: Algorithm, agents: u64) -> anyhow::Result<Populatio
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm,
     };
     let mut memory = AtTheEnd { horizon, bytes: None };

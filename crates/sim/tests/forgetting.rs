@@ -2,7 +2,7 @@
 //! the coordinator chooses is nearly as good as the best one in hindsight.
 
 use posse_core::{Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Memory, Uplink};
-use posse_sim::world::{Drift, Motion, LinearConfig, WorldConfig};
+use posse_sim::world::{Drift, LinearConfig, Motion, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
 use crate::support::dense::{Matrix, add, add_vector, dot, gram, regularized, solve, zeros};
