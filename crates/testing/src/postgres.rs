@@ -57,12 +57,15 @@ impl Cluster {
         let settings = data.join("postgresql.conf");
         let text = fs::read_to_string(&settings).expect("it was just written");
         let text = text.replace("listen_addresses = ''", "listen_addresses = '127.0.0.1'\nssl = on");
-        for (name, text) in [("postgresql.conf", text.as_str()), ("server.crt", certificate), ("server.key", key)] {
+        for (name, text) in
+            [("postgresql.conf", text.as_str()), ("server.crt", certificate), ("server.key", key)]
+        {
             fs::write(data.join(name), text).expect("the directory of a server");
         }
         // It refuses keys that others may read, or that are another user's.
         let owner = fs::metadata(&data).expect("it was just made");
-        let owner = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+        let owner =
+            (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
         let key = data.join("server.key");
         fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
         for file in [key, data.join("server.crt")] {
@@ -81,7 +84,9 @@ impl Cluster {
     /// A directory with a server that was not started yet.
     fn prepare(first_port: u16) -> Option<Self> {
         let Some(programs) = programs() else {
-            skip("there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES");
+            skip(
+                "there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES",
+            );
             return None;
         };
         let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
