@@ -11,6 +11,7 @@ use crate::support::{DIMENSION, Place, federation};
 
 /// Seconds are those of `POSSE_THROUGHPUT_SECONDS`, or short: then it only shows that both take uploads.
 #[test]
+#[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
 fn files_and_a_replicated_database_take_uploads_of_many_agents() {
     let Some(place) = Place::replicated("throughput") else { return };
     let seconds = std::env::var("POSSE_THROUGHPUT_SECONDS").map_or(0.3, |seconds| seconds.parse().unwrap());
