@@ -240,8 +240,9 @@ impl Belief {
             _ if whole && !self.buffer.is_empty() => Some(self.buffer.evidence()),
             part => part.as_ref(),
         };
-        let of_base =
-            || Ridge::of(&self.base, self.regularization).expect("a base is factorised before it is accepted");
+        let of_base = || {
+            Ridge::of(&self.base, self.regularization).expect("a base is factorised before it is accepted")
+        };
         let mut model = match (&self.in_flight, buffered) {
             (None, None) => of_base(),
             (_, buffered) => {
