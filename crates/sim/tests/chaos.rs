@@ -14,7 +14,7 @@ use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{
     ArrivalConfig, ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, LinearConfig, WorldConfig,
 };
-use posse_sim::{Invariants, RunConfig, Tally};
+use posse_sim::{AdversaryConfig, Invariants, RunConfig, Tally};
 
 const SEEDS: u64 = 600;
 
@@ -165,6 +165,7 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
             coordinator_restart: if restarts { 0.08 } else { 0.0 },
             lost_entries: if trouble == Trouble::LostHistory { 1 + draw.below(6) } else { 0 },
         },
+        adversaries: AdversaryConfig::default(),
         algorithm,
     }
 }

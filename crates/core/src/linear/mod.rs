@@ -1,5 +1,6 @@
 //! The linear family: rewards are linear in an arm's features.
 
+pub(crate) mod ages;
 pub(crate) mod alternating;
 pub(crate) mod async_lin_ucb;
 pub(crate) mod async_lin_ucb_am;
@@ -18,10 +19,11 @@ pub(crate) mod lin_ucb;
 pub(crate) mod rule;
 pub(crate) mod span;
 pub(crate) mod sync_lin_ucb;
+pub(crate) mod trust;
 
 pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, Override, ProtocolConfig};
 pub use async_lin_ucb_am::AsyncLinUcbAm;
-pub use exchange_lin_ucb::{ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb};
+pub use exchange_lin_ucb::{ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Memory, Robust};
 pub use fed_lin_ucb::FedLinUcb;
 pub use fed_ucb::FedUcb;
 pub use lin_phe::Perturbation;

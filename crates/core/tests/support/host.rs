@@ -99,6 +99,18 @@ pub(crate) fn cases() -> Vec<Case> {
     let exchanges = [
         Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: talkative.clone(), ..Default::default() }),
         Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: bounded, ..Default::default() }),
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb {
+            exchange: ExchangeConfig { robust: Robust::Trimmed, false_alarm: 0.5, ..talkative.clone() },
+            ..Default::default()
+        }),
+        Algorithm::ExchangeLinTs(ExchangeLinTs {
+            exchange: ExchangeConfig { memory: Memory::Adaptive, ..talkative.clone() },
+            ..Default::default()
+        }),
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb {
+            exchange: ExchangeConfig { memory: Memory::Window, window: 1 << 30, ..talkative.clone() },
+            ..Default::default()
+        }),
         Algorithm::ExchangeLinTs(ExchangeLinTs { exchange: talkative.clone(), ..Default::default() }),
         Algorithm::ExchangeLinIgw(ExchangeLinIgw {
             exchange: talkative,
