@@ -314,6 +314,7 @@ impl FederationHandle {
 
     /// The same for a log that several processes share: another one may lead, and this one then waits for its turn. The
     /// settings were compared with those that the log was begun with.
+    #[cfg(feature = "postgres")]
     pub(crate) fn open_shared(
         config: FederationConfig,
         log: OpenLog,
