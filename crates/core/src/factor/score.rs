@@ -58,6 +58,10 @@ fn transpose<S: Simd>(
     tile: &mut [f64],
     width: usize,
 ) {
+    if tile.is_empty() {
+        // Arms without features: agents may share none, or have none of their own.
+        return;
+    }
     let row = |arm: usize| arms.row(first + arm.min(count - 1));
     if S::F64_LANES != 4 {
         for arm in 0..width {
