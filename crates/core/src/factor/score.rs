@@ -59,7 +59,7 @@ fn transpose<S: Simd>(
     width: usize,
 ) {
     if tile.is_empty() {
-        // Without features there is nothing to copy, and no fourth arm to begin at below.
+        // Arms without features: agents may share none, or have none of their own.
         return;
     }
     let row = |arm: usize| arms.row(first + arm.min(count - 1));
