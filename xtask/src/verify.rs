@@ -32,8 +32,9 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["fmt", "--all", "--check"])?;
     step("lints");
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    step("what tests need: a browser, axe-core, Python with pyarrow and grpcio-tools, data sets");
+    step("what tests need: a browser, axe-core, PostgreSQL, Python with pyarrow and grpcio-tools, data sets");
     skips.or_skip(provide::browser())?;
+    skips.or_skip(provide::postgres())?;
     let axe = skips.or_skip(provide::axe(root))?;
     let interpreter = skips.or_skip(provide::python(root))?;
     let data = skips.or_skip(provide::data(root))?;

@@ -13,9 +13,9 @@ use posse_core::{
     LinTs, LinUcb, ModelConfig, NeuralConfig, NeuralUcb, OnsGlm, ProtocolConfig, Ridge, RoundId, Seed, Shape,
     SyncLinUcb, Threshold, UserId, WidthForm, wire,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 
 type Kernel = (&'static str, fn(usize) -> Result<(), Box<dyn Error>>);
 
@@ -189,6 +189,7 @@ fn simulate(algorithm: Algorithm, form: Form, n: usize) -> Result<(), Box<dyn Er
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm,
     };
     black_box(config.run(&mut ())?);

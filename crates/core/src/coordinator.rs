@@ -50,6 +50,11 @@ pub trait Coordinator: Send {
     /// What the coordinator knows of an agent that has joined.
     fn agent(&self, agent: AgentId) -> Option<AgentStanding>;
 
+    /// Why the coordinator does not believe an agent, if it keeps that agent's evidence apart.
+    fn suspicion(&self, _agent: AgentId) -> Option<Suspicion> {
+        None
+    }
+
     /// Every cluster of users it knows, with its group, if users are clustered.
     fn clusters(&self) -> Vec<KnownCluster> {
         Vec::new()
@@ -126,4 +131,16 @@ pub struct AgentStanding {
     pub version: Version,
     /// Information of what it was sent and has sent.
     pub information: f64,
+}
+
+/// Why the evidence of an agent is kept apart: it deviates from the model of most agents by more than noise does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Suspicion {
+    /// How far the rewards that the agent reported are from those that the others' model predicts, in variances of
+    /// the noise, over all directions of its arms.
+    pub deviation: f64,
+    /// The largest deviation that noise and the uncertainty of the others' model explain.
+    pub limit: f64,
+    /// How many observations of the agent were looked at.
+    pub observations: u64,
 }

@@ -98,6 +98,24 @@ pub(crate) fn promtool() -> Result<(), String> {
     apt::install("prometheus", "the alert rules are not tested: there is no promtool", is_there)
 }
 
+/// Makes sure that there is PostgreSQL, which coordinators can share. Installs it if this is root on a system with apt-get. Its
+/// programs are not on the path of Debian's systems; tests find them where the package puts them, or in `POSTGRES`.
+pub(crate) fn postgres() -> Result<(), String> {
+    let is_there = || {
+        let packages = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        std::env::var_os("POSTGRES").is_some()
+            || packages.into_iter().any(|package| package.path().join("bin/initdb").exists())
+    };
+    if is_there() {
+        return Ok(());
+    }
+    apt::install(
+        "postgresql",
+        "coordinators that share a database are not tested: there is no PostgreSQL",
+        is_there,
+    )
+}
+
 /// Whether there is a C++ compiler, which libFuzzer is built with.
 pub(crate) fn cpp_compiler() -> Result<(), String> {
     let named = std::env::var_os("CXX").is_some();

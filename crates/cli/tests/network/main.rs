@@ -2,6 +2,7 @@
 
 mod audit;
 mod breaker;
+mod failover;
 mod flood;
 mod foreign;
 mod guide;

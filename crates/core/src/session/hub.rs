@@ -188,8 +188,9 @@ impl Hub {
             self.record(now, LogEvent::Ticked, step);
             self.coordinator.tick(due)
         } else {
-            self.record(now, LogEvent::TickedWithout(absent.clone()), step);
-            self.coordinator.tick_without(due, &absent)
+            let outgoing = self.coordinator.tick_without(due, &absent);
+            self.record(now, LogEvent::TickedWithout(absent), step);
+            outgoing
         };
         self.enqueue(now, outgoing, step);
     }

@@ -192,14 +192,16 @@ fn models() -> impl Strategy<Value = Downlink> {
 }
 
 fn news() -> impl Strategy<Value = News> {
-    (integers(), integers(), integers(), informations(), informations(), informations()).prop_map(
-        |(version, count, agents, information, rate, doubt)| News {
+    let counts = (integers(), integers(), integers(), integers());
+    (counts, informations(), informations(), informations()).prop_map(
+        |((version, count, agents, forgotten), information, rate, doubt)| News {
             version: Version(version),
             count,
             information,
             agents,
             rate,
             doubt,
+            forgotten,
         },
     )
 }

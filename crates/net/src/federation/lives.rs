@@ -10,13 +10,15 @@ use posse_core::session::Hub;
 use posse_core::{AgentId, Incarnation};
 
 use super::{Process, Reason, Refusal};
+use crate::log::KeptLife;
 
 /// How far above the newest known life a frame's may be. The coordinator gives lives out one by one but forgets in
 /// a restart what it gave out to agents that had not spoken yet; no agent starts a million times unheard.
 const AHEAD: u64 = 1 << 20;
 
-/// The lives given out and the processes that live them. Kept in memory only: after a restart of the coordinator
-/// the first process that joins for an agent is the one that is heard.
+/// The lives given out and the processes that live them. Beside files they are kept in memory only: after a restart of the
+/// coordinator the first process that joins for an agent is the one that is heard. A log that several coordinators share
+/// keeps them, because two coordinators must not give out the same life.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     given_out: BTreeMap<AgentId, Incarnation>,
@@ -24,6 +26,25 @@ pub(super) struct Lives {
 }
 
 impl Lives {
+    /// Those that a log has kept.
+    pub(super) fn from_kept(kept: &[KeptLife]) -> Self {
+        let mut lives = Self::default();
+        for KeptLife { agent, life, instance } in kept {
+            lives.given_out.insert(AgentId(*agent), Incarnation(*life));
+            if *instance != 0 {
+                lives.instances.insert(AgentId(*agent), *instance);
+            }
+        }
+        lives
+    }
+
+    /// What a log has to keep of an agent before it is answered.
+    pub(super) fn to_keep(&self, agent: AgentId) -> KeptLife {
+        let life = self.given_out.get(&agent).map_or(0, |life| life.0);
+        let instance = self.instances.get(&agent).copied().unwrap_or(0);
+        KeptLife { agent: agent.0, life, instance }
+    }
+
     /// The number of a new life for `agent`, or 0 for one that resumes. Refuses a process whose state is a copy of
     /// one that another process has used since.
     pub(super) fn join(

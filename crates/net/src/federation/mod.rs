@@ -98,7 +98,8 @@ pub type OpenLog = Box<dyn Fn() -> Result<Box<dyn Log>, LogError> + Send>;
 /// What a federation keeps, and where.
 pub(crate) struct Kept {
     open: OpenLog,
-    directory: PathBuf,
+    /// Whether several processes share the log.
+    shared: bool,
     audit: Audit,
 }
 
@@ -126,6 +127,8 @@ pub struct FederationHandle {
 pub struct Standing {
     /// Why it does not serve, if it does not.
     pub trouble: Option<String>,
+    /// Whether this coordinator leads the federation. If it does not and there is no trouble, another one does.
+    pub leads: bool,
     /// Agents whose messages are not taken for now.
     pub quarantined: Vec<AgentId>,
     /// How many agents have an open link.
@@ -306,11 +309,26 @@ impl FederationHandle {
     ) -> Result<Self, FederationError> {
         config.check()?;
         config::check_unchanged(&config, directory)?;
+        Self::begin(config, Kept { open: log, shared: false, audit: Audit::open(directory) }, watching)
+    }
+
+    /// The same for a log that several processes share: another one may lead, and this one then waits for its turn. The
+    /// settings were compared with those that the log was begun with.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn open_shared(
+        config: FederationConfig,
+        log: OpenLog,
+        audit: Audit,
+        watching: Watching,
+    ) -> Result<Self, FederationError> {
+        config.check()?;
+        Self::begin(config, Kept { open: log, shared: true, audit }, watching)
+    }
+
+    fn begin(config: FederationConfig, kept: Kept, watching: Watching) -> Result<Self, FederationError> {
         let (commands, queue) = mpsc::channel(QUEUE);
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
-        let audit = Audit::open(directory);
-        let kept = Kept { open: log, directory: directory.into(), audit };
         owner::spawn(Arc::clone(&config), kept, watching, Arc::clone(&standing), queue)?;
         Ok(Self { config, commands, standing })
     }

@@ -77,6 +77,7 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
     assert_eq!(status, 200);
     let moved = [
         "posse_agents_connected",
+        "posse_leads",
         "posse_uploads_total",
         "posse_downloads_total",
         "posse_frame_bytes_total",
@@ -172,6 +173,12 @@ impl Log for Failing {
     }
     fn bytes(&self) -> u64 {
         self.log.bytes()
+    }
+    fn keep_beside(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
+        self.log.keep_beside(name, bytes)
+    }
+    fn beside(&mut self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        self.log.beside(name)
     }
 }
 

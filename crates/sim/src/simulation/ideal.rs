@@ -183,6 +183,7 @@ impl Ideal {
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
         let average_mean = offer.average_mean();
         self.tally.chose(regret, average_mean);
+        self.population.count_honest(&mut self.tally, offer.agent, regret);
         self.tally.reward += reward;
         observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret, average_mean }, self);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");

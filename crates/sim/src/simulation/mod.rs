@@ -7,10 +7,12 @@ mod queue;
 
 use posse_core::{
     Algorithm, ConfigError, Federation, InputError, JoinPolicy, Placement, ProtocolError, Seed, Shape,
+    Sharing,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::adversary::AdversaryConfig;
 use crate::network::{FaultConfig, NetworkConfig};
 use crate::observer::Observer;
 use crate::tally::Tally;
@@ -35,6 +37,9 @@ pub struct RunConfig {
     pub network: NetworkConfig,
     /// What goes wrong with machines.
     pub faults: FaultConfig,
+    /// Which agents lie, and how.
+    #[serde(default, skip_serializing_if = "AdversaryConfig::is_empty")]
+    pub adversaries: AdversaryConfig,
     /// The algorithm that agents and coordinator run, with its settings.
     pub algorithm: Algorithm,
 }
@@ -73,6 +78,23 @@ fn report(tally: &Tally, observer: &mut dyn Observer) -> Result<(), RunError> {
 }
 
 impl RunConfig {
+    /// A run with seed 0 in which agents take turns at random, messages are never lost, no machine fails and no
+    /// agent lies. Change the fields that should differ: `RunConfig { seed, ..RunConfig::new(…) }`.
+    #[must_use]
+    pub fn new(world: WorldConfig, agents: u64, horizon: u64, algorithm: Algorithm) -> Self {
+        Self {
+            seed: Seed(0),
+            agents,
+            horizon,
+            world,
+            arrival: ArrivalConfig::Uniform,
+            network: NetworkConfig::default(),
+            faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
+            algorithm,
+        }
+    }
+
     /// Checks every setting without running anything.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.prepare().map(drop)
@@ -130,6 +152,13 @@ impl RunConfig {
         let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
         self.network.check()?;
         self.faults.check()?;
+        self.adversaries.check(self.agents)?;
+        let plain = self.algorithm.sharing() == Sharing::Uploads && !self.algorithm.takes_local_features();
+        if !self.adversaries.is_empty() && !plain {
+            let allowed =
+                "[adversaries] needs an algorithm whose agents upload evidence, such as exchange-lin-ucb";
+            return Err(ConfigError::new("name", self.algorithm.name(), allowed));
+        }
         let shapes = || (0..self.agents).map(|agent| world.shape(posse_core::AgentId(agent)));
         let first = world.shape(posse_core::AgentId(0));
         self.algorithm.check(first)?;
@@ -156,7 +185,7 @@ impl RunConfig {
     }
 
     fn population(&self) -> Population {
-        Population::new(self.algorithm.clone(), self.federation())
+        Population::new(self.algorithm.clone(), self.federation(), &self.adversaries)
     }
 
     fn joins_at_start(&self) -> bool {

@@ -94,7 +94,7 @@ impl Owner {
             return Err(quarantined());
         }
         let Some(state) = &mut self.state else {
-            return Err(Refusal::unavailable(&self.why()));
+            return Err(self.unavailable());
         };
         self.lives.check(&state.hub, agent, frame.incarnation)?;
         let mut charged = 0;
