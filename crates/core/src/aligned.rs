@@ -19,15 +19,15 @@ pub(crate) struct Aligned {
 impl Aligned {
     pub(crate) fn zeros(len: usize) -> Self {
         let memory = vec![0.0; len + SLACK];
-        let start = start_of(&memory);
+        let start = start_of(memory.as_ptr());
         Self { memory, start, len }
     }
 }
 
-/// The first place in a vector's memory that lies on a cache line.
-fn start_of(memory: &Vec<f64>) -> usize {
+/// The first place from `memory` on that lies on a cache line, counted in numbers.
+fn start_of(memory: *const f64) -> usize {
     // `align_offset` may decline to answer; any start is correct, this one is fast.
-    Some(memory.as_ptr().align_offset(CACHE_LINE)).filter(|&o| o <= SLACK).unwrap_or(0)
+    Some(memory.align_offset(CACHE_LINE)).filter(|&o| o <= SLACK).unwrap_or(0)
 }
 
 impl Deref for Aligned {
@@ -49,7 +49,7 @@ impl DerefMut for Aligned {
 impl Clone for Aligned {
     fn clone(&self) -> Self {
         let mut memory = Vec::with_capacity(self.len + SLACK);
-        let start = start_of(&memory);
+        let start = start_of(memory.as_ptr());
         memory.resize(start, 0.0);
         memory.extend_from_slice(self);
         Self { memory, start, len: self.len }

@@ -106,15 +106,15 @@ pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), I
     if features.len() != dimension {
         return Err(InputError::Dimension { expected: dimension, got: features.len() });
     }
-    // x − x is zero, unless x is infinite or not a number. Four sums without an early exit run in vector registers.
+    // 0·x is zero, unless x is infinite or not a number. Four sums without an early exit run in vector registers.
     let (fours, rest) = features.as_chunks::<4>();
     let mut sums = [0.0; 4];
     for four in fours {
         for (sum, x) in sums.iter_mut().zip(four) {
-            *sum += x - x;
+            *sum += 0.0 * x;
         }
     }
-    let rest: f64 = rest.iter().map(|x| x - x).sum();
+    let rest: f64 = rest.iter().map(|x| 0.0 * x).sum();
     if sums.iter().sum::<f64>() + rest == 0.0 {
         return Ok(());
     }
