@@ -57,8 +57,8 @@ pub mod log;
 #[cfg(feature = "coordinator")]
 mod metrics;
 mod protocol;
-/// What proxies that speak the protocol themselves receive.
-#[cfg(feature = "coordinator")]
+/// What clients and proxies that speak the protocol themselves receive.
+#[cfg(any(feature = "agent", feature = "coordinator"))]
 #[doc(hidden)]
 pub mod received;
 #[cfg(any(feature = "agent", feature = "coordinator"))]
@@ -94,6 +94,7 @@ pub(crate) const REASON: &str = "posse-reason";
 pub(crate) const LAST_WORD: &str = "posse-last-word";
 
 /// An error followed by what caused it.
+#[cfg(feature = "agent")]
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
