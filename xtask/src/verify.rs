@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Instant;
 
 use crate::run::{cargo, cargo_command, run};
 use crate::skips::Skips;
-use crate::{codegen, fuzz, provide, python};
+use crate::{codegen, counts, fuzz, provide, python};
 
 /// The crates that are published, dependencies first.
 const PUBLISHED: [&str; 8] = [
@@ -32,8 +34,9 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     step("each feature of posse-net alone");
     features(root)?;
-    step("what tests need: a browser, axe-core, Python with pyarrow and grpcio-tools, data sets");
+    step("what tests need: a browser, axe-core, PostgreSQL, Python with pyarrow and grpcio-tools, data sets");
     skips.or_skip(provide::browser())?;
+    skips.or_skip(provide::postgres())?;
     let axe = skips.or_skip(provide::axe(root))?;
     let interpreter = skips.or_skip(provide::python(root))?;
     let data = skips.or_skip(provide::data(root))?;
@@ -56,6 +59,10 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     // that this package alone asks for.
     for example in EXAMPLES {
         run(&mut Command::new(python::target(root).join("debug/examples").join(example)))?;
+    }
+    step("instructions of small kernels, against crates/bench/counts.tsv");
+    if skips.or_skip(counts::possible())?.is_some() {
+        counts::compare(root, false)?;
     }
     step("documentation, as docs.rs builds it and with private items");
     documentation(root)?;
@@ -109,7 +116,7 @@ pub(crate) fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
 /// Lints posse-net with each of its features alone, as programs outside of this workspace build it: here, other crates always
 /// turn on all of them.
 fn features(root: &Path) -> Result<(), String> {
-    for feature in ["agent", "sidecar", "coordinator"] {
+    for feature in ["agent", "sidecar", "coordinator", "postgres"] {
         let alone = ["--no-default-features", "--features", feature];
         let package = ["clippy", "--package", "posse-net", "--lib", "--locked"];
         cargo(root, &[&package[..], &alone, &["--", "-D", "warnings"]].concat())?;
@@ -152,6 +159,8 @@ fn deny_command(root: &Path, deny: &Path) -> Command {
     command
 }
 
+/// Names the step that begins, and how long the command has run: what takes long is seen in every log.
 fn step(name: &str) {
-    println!("── {name}");
+    static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+    println!("── {name} (after {} s)", BEGINNING.elapsed().as_secs());
 }

@@ -6,9 +6,9 @@ use posse_core::{
     Algorithm, AsyncLinUcb, FedGlbUcb, GlmConfig, ModelConfig, OnsGlm, ProtocolConfig, ScheduledGlbUcb, Seed,
     SyncLinUcb, Threshold, UcbGlm, WidthForm,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, GlmWorldConfig, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 use serde::Serialize;
 
 use crate::Effort;
@@ -54,6 +54,7 @@ pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
                 arrival: ArrivalConfig::Uniform,
                 network: NetworkConfig::default(),
                 faults: FaultConfig::default(),
+                adversaries: AdversaryConfig::default(),
                 algorithm,
             };
             measure(name, &config, published, effort)
@@ -90,6 +91,7 @@ pub fn simulated_clicks(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
                 arrival: ArrivalConfig::RoundRobin,
                 network: NetworkConfig::default(),
                 faults: FaultConfig::default(),
+                adversaries: AdversaryConfig::default(),
                 algorithm,
             };
             measure(name, &config, published, effort)

@@ -68,7 +68,8 @@ impl Serialize for Row<'_> {
 }
 
 /// The sections that describe the world, that is all but the algorithm's.
-const WORLD: [Section; 4] = [Section::Environment, Section::Arrival, Section::Network, Section::Faults];
+const WORLD: [Section; 5] =
+    [Section::Environment, Section::Arrival, Section::Network, Section::Faults, Section::Adversaries];
 
 /// All settings of one section of a run; those of an algorithm without its name.
 pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Value> {
@@ -77,6 +78,7 @@ pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Valu
         Section::Arrival => serde_json::to_value(&config.arrival),
         Section::Network => serde_json::to_value(&config.network),
         Section::Faults => serde_json::to_value(&config.faults),
+        Section::Adversaries => serde_json::to_value(&config.adversaries),
         Section::Algorithm => serde_json::to_value(&config.algorithm),
     };
     match value {

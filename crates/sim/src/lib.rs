@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Seed};
-//! use posse_sim::RunConfig;
+//! use posse_sim::{AdversaryConfig, RunConfig};
 //! use posse_sim::network::{FaultConfig, NetworkConfig};
 //! use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
 //!
@@ -20,6 +20,7 @@
 //!     arrival: ArrivalConfig::Uniform,
 //!     network: NetworkConfig::default(),
 //!     faults: FaultConfig::default(),
+//!     adversaries: AdversaryConfig::default(),
 //!     algorithm: Algorithm::LinUcb(LinUcb::default()),
 //! };
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
@@ -53,6 +54,7 @@
 //! `examples/federation.rs` shows the machines without the simulator.
 #![forbid(unsafe_code)]
 
+mod adversary;
 mod agent_groups;
 mod curve;
 mod gauge;
@@ -64,6 +66,7 @@ mod simulation;
 mod tally;
 pub mod world;
 
+pub use adversary::{AdversaryConfig, Lie};
 pub use agent_groups::{AgentGroups, GroupBy};
 pub use curve::Curve;
 pub use gauge::Clustering;

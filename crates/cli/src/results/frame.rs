@@ -82,7 +82,8 @@ impl Frame {
         frame.push("interactions", measures(points.iter().map(|p| Measure::Whole(p.tally.interactions))));
         for metric in METRICS {
             // Of a round, of what was lost, or of what is looked up now and then, no group has a part of its own.
-            let of_all = ["rounds", "lost_observations", "failed_trainings"].contains(&metric.name);
+            let of_all = ["rounds", "lost_observations", "failed_trainings", "honest_regret", "set_aside"]
+                .contains(&metric.name);
             let known =
                 |point: &Point<'_>| (!of_all || point.agents.is_none()).then(|| (metric.of)(point.tally));
             frame.push(metric.name, optional_measures(points.iter().map(known)));

@@ -7,10 +7,12 @@ mod queue;
 
 use posse_core::{
     Algorithm, ConfigError, Federation, InputError, JoinPolicy, Placement, ProtocolError, Seed, Shape,
+    Sharing,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::adversary::AdversaryConfig;
 use crate::network::{FaultConfig, NetworkConfig};
 use crate::observer::Observer;
 use crate::tally::Tally;
@@ -35,6 +37,9 @@ pub struct RunConfig {
     pub network: NetworkConfig,
     /// What goes wrong with machines.
     pub faults: FaultConfig,
+    /// Which agents lie, and how.
+    #[serde(default, skip_serializing_if = "AdversaryConfig::is_empty")]
+    pub adversaries: AdversaryConfig,
     /// The algorithm that agents and coordinator run, with its settings.
     pub algorithm: Algorithm,
 }
@@ -94,7 +99,7 @@ impl RunConfig {
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
         if self.network.is_ideal() && self.faults.is_empty() {
-            ideal::run(self, cast, observer)
+            ideal::run(self, cast, observer, ideal::AWAKE)
         } else {
             linked::run(self, cast, observer, false)
         }
@@ -105,6 +110,13 @@ impl RunConfig {
     #[doc(hidden)]
     pub fn run_with_planted_bug(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         linked::run(self, self.prepare()?, observer, true)
+    }
+
+    /// Runs with only so many agents awake at a time. Tests use it to show that resting changes no bit; it is no part of the
+    /// interface.
+    #[doc(hidden)]
+    pub fn run_with_awake(&self, awake: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        ideal::run(self, self.prepare()?, observer, awake)
     }
 
     fn prepare(&self) -> Result<Cast, ConfigError> {
@@ -123,6 +135,13 @@ impl RunConfig {
         let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
         self.network.check()?;
         self.faults.check()?;
+        self.adversaries.check(self.agents)?;
+        let plain = self.algorithm.sharing() == Sharing::Uploads && !self.algorithm.takes_local_features();
+        if !self.adversaries.is_empty() && !plain {
+            let allowed =
+                "[adversaries] needs an algorithm whose agents upload evidence, such as exchange-lin-ucb";
+            return Err(ConfigError::new("name", self.algorithm.name(), allowed));
+        }
         let shapes = || (0..self.agents).map(|agent| world.shape(posse_core::AgentId(agent)));
         let first = world.shape(posse_core::AgentId(0));
         self.algorithm.check(first)?;
@@ -149,7 +168,7 @@ impl RunConfig {
     }
 
     fn population(&self) -> Population {
-        Population::new(self.algorithm.clone(), self.federation())
+        Population::new(self.algorithm.clone(), self.federation(), &self.adversaries)
     }
 
     fn joins_at_start(&self) -> bool {

@@ -8,7 +8,7 @@ use posse_core::{
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, GlmWorldConfig, LinearConfig, WorldConfig};
-use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
+use posse_sim::{AdversaryConfig, Event, Observer, RunConfig, Stage, Tally};
 
 /// What happened, as far as oracles compare it.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +56,7 @@ pub(crate) fn small(seed: u64, agents: u64, horizon: u64, algorithm: Algorithm) 
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm,
     }
 }
