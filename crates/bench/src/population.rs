@@ -4,10 +4,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, FedLinUcb, ModelConfig, ProtocolConfig, Seed, SyncLinUcb, Threshold, WidthForm,
+    Algorithm, AsyncLinUcb, FedLinUcb, ModelConfig, ProtocolConfig, SyncLinUcb, Threshold, WidthForm,
 };
-use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
+use posse_sim::world::{Form, LinearConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 use serde::Serialize;
 
@@ -53,16 +52,8 @@ pub fn populations() -> [Algorithm; 3] {
 pub fn population(algorithm: Algorithm, agents: u64) -> anyhow::Result<PopulationTime> {
     let name = algorithm.name();
     let horizon = 5 * agents;
-    let config = RunConfig {
-        seed: Seed(0),
-        agents,
-        horizon,
-        world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
-        arrival: ArrivalConfig::Uniform,
-        network: NetworkConfig::default(),
-        faults: FaultConfig::default(),
-        algorithm,
-    };
+    let world = WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() });
+    let config = RunConfig::new(world, agents, horizon, algorithm);
     let mut memory = AtTheEnd { horizon, bytes: None };
     let start = Instant::now();
     let tally = config.run(&mut memory)?;

@@ -8,21 +8,12 @@
 //!
 //! ```
 //! use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Seed};
-//! use posse_sim::{AdversaryConfig, RunConfig};
-//! use posse_sim::network::{FaultConfig, NetworkConfig};
-//! use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+//! use posse_sim::RunConfig;
+//! use posse_sim::world::{LinearConfig, WorldConfig};
 //!
-//! let alone = RunConfig {
-//!     seed: Seed(1),
-//!     agents: 20,
-//!     horizon: 2000,
-//!     world: WorldConfig::Linear(LinearConfig { dimension: 8, arms: 10, ..Default::default() }),
-//!     arrival: ArrivalConfig::Uniform,
-//!     network: NetworkConfig::default(),
-//!     faults: FaultConfig::default(),
-//!     adversaries: AdversaryConfig::default(),
-//!     algorithm: Algorithm::LinUcb(LinUcb::default()),
-//! };
+//! let world = WorldConfig::Linear(LinearConfig { dimension: 8, arms: 10, ..Default::default() });
+//! let algorithm = Algorithm::LinUcb(LinUcb::default());
+//! let alone = RunConfig { seed: Seed(1), ..RunConfig::new(world, 20, 2000, algorithm) };
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
 //! let together = RunConfig { algorithm, ..alone.clone() };
 //!

@@ -2,7 +2,7 @@
 //! the coordinator chooses is nearly as good as the best one in hindsight.
 
 use posse_core::{Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Memory, Uplink};
-use posse_sim::world::{Drift, DriftKind, LinearConfig, WorldConfig};
+use posse_sim::world::{Drift, LinearConfig, Motion, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
 use crate::support::dense::{Matrix, add, add_vector, dot, gram, regularized, solve, zeros};
@@ -15,8 +15,8 @@ fn exchange(memory: Memory, window: u64) -> Algorithm {
     Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() })
 }
 
-fn drifting(seed: u64, period: u64, kind: DriftKind, memory: Memory, window: u64) -> RunConfig {
-    let drift = Some(Drift { period, kind });
+fn drifting(seed: u64, period: u64, motion: Motion, memory: Memory, window: u64) -> RunConfig {
+    let drift = Some(Drift { period, motion });
     let world =
         WorldConfig::Linear(LinearConfig { dimension: D, arms: 10, drift, ..LinearConfig::default() });
     RunConfig { world, ..small(seed, 20, 4000, exchange(memory, window)) }
@@ -142,13 +142,13 @@ impl Observer for Plain {
 #[test]
 fn the_coordinator_keeps_the_windows_of_the_plain_reference() {
     let mut misled = 0;
-    for kind in [DriftKind::Turn, DriftKind::Jumps, DriftKind::Seasons] {
+    for motion in [Motion::Turn, Motion::Jumps, Motion::Seasons] {
         for (memory, window) in
             [(Memory::Window, 1), (Memory::Window, 100), (Memory::Window, 900), (Memory::Adaptive, 1)]
         {
             let mut plain =
                 Plain { window: (memory == Memory::Window).then_some(window), ..Default::default() };
-            drifting(5, 2000, kind, memory, window).run(&mut plain).unwrap();
+            drifting(5, 2000, motion, memory, window).run(&mut plain).unwrap();
             assert!(plain.compared > 300);
             assert!(memory == Memory::Window || plain.windows_seen.len() > 2, "{:?}", plain.windows_seen);
             misled += plain.misled;
@@ -180,23 +180,23 @@ fn a_window_that_nothing_falls_out_of_keeps_every_observation() {
     }
 }
 
-fn regret(period: u64, kind: DriftKind, memory: Memory, window: u64) -> f64 {
-    (0..6).map(|seed| drifting(seed, period, kind, memory, window).run(&mut ()).unwrap().regret).sum()
+fn regret(period: u64, motion: Motion, memory: Memory, window: u64) -> f64 {
+    (0..6).map(|seed| drifting(seed, period, motion, memory, window).run(&mut ()).unwrap().regret).sum()
 }
 
 /// The promise is a factor of two. What an agent pays for not hearing of a change in time is part of it: agents with a
 /// short window ask before every choice, those with a long one do not.
 #[test]
 fn the_chosen_window_is_within_twice_of_the_best_one_in_hindsight() {
-    for kind in [DriftKind::Turn, DriftKind::Jumps, DriftKind::Seasons] {
+    for motion in [Motion::Turn, Motion::Jumps, Motion::Seasons] {
         for period in [2000, 8000] {
             let windows = [60, 120, 250, 500, 1000, 2000];
-            let best = windows.map(|window| regret(period, kind, Memory::Window, window));
+            let best = windows.map(|window| regret(period, motion, Memory::Window, window));
             let best = best.into_iter().fold(f64::INFINITY, f64::min);
-            let all = regret(period, kind, Memory::All, 1);
-            let adaptive = regret(period, kind, Memory::Adaptive, 1);
-            assert!(adaptive < 2.0 * best, "{kind:?} {period}: {adaptive}, best window {best}, all {all}");
-            assert!(adaptive < 0.3 * all, "{kind:?} {period}: {adaptive}, all {all}");
+            let all = regret(period, motion, Memory::All, 1);
+            let adaptive = regret(period, motion, Memory::Adaptive, 1);
+            assert!(adaptive < 2.0 * best, "{motion:?} {period}: {adaptive}, best window {best}, all {all}");
+            assert!(adaptive < 0.3 * all, "{motion:?} {period}: {adaptive}, all {all}");
         }
     }
 }

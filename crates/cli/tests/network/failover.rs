@@ -332,6 +332,7 @@ fn page(admin: &str, path: &str, headers: &str) -> String {
 
 /// Rounds of faults: as many as `POSSE_FAILOVER_ROUNDS` says, or each kind of fault once.
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
 async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted() {
     let rounds = std::env::var("POSSE_FAILOVER_ROUNDS").ok().map_or(8, |rounds| rounds.parse().unwrap());
     let Some(mut federation) = Federation::new(rounds, AGENTS).await else { return };
@@ -362,15 +363,16 @@ async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted
 
 /// How long uploads wait when the leader is killed, with as many agents as `POSSE_FAILOVER_AGENTS` says.
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
 async fn uploads_are_acknowledged_again_after_the_leader_was_killed() {
     let agents = std::env::var("POSSE_FAILOVER_AGENTS").ok().map_or(20, |agents| agents.parse().unwrap());
     let Some(mut federation) = Federation::new(1, agents).await else { return };
-    federation.interact(10 * agents);
+    federation.interact(agents);
     federation.check("the beginning").await;
     let leader = federation.leader();
     federation.seats[leader].process.take().unwrap().kill();
     let killed = Instant::now();
-    federation.interact(10 * agents);
+    federation.interact(2 * agents);
     let mut waiting = tokio::task::JoinSet::new();
     for agent in federation.agents.clone() {
         if agent.inspect(|machine| machine.inspect().in_flight.is_some()) {

@@ -246,9 +246,12 @@ fn algorithms() -> Vec<Algorithm> {
     let mut all = Algorithm::all();
     all.retain(|algorithm| algorithm.placement() == Placement::PerAgent);
     for algorithm in &mut all {
-        if let Algorithm::CdpFclubDc(private) = algorithm {
-            // Noise drowns everything of a run this short; said it is all the same.
-            private.privacy.first_release = 10;
+        // Noise drowns everything of a run this short; said it is all the same.
+        match algorithm {
+            Algorithm::CdpFclubDc(private) => private.privacy.first_release = 10,
+            Algorithm::PrivateGlmUcb(private) => private.privacy.first_release = 10,
+            Algorithm::FedUcb(private) => private.first_release = 10,
+            _ => {}
         }
     }
     let mut talkative = AsyncLinUcb::default();

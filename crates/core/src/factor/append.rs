@@ -28,7 +28,7 @@ impl WithSimd for AppendRow<'_> {
         rest[d + 1..].fill(0.0);
         let mut rows = &mut factor.rows[..];
         let (blocks, single) = factor.inverse_diagonal[..d].as_chunks_mut::<CHUNK>();
-        let mut t = Growth { before: 1.0, norm: 0.0 };
+        let mut t = NormSoFar { before: 1.0, norm: 0.0 };
         for inverse in blocks {
             let (block, below) = rows.split_at_mut(CHUNK * rest.len());
             append_block(simd, block, rest, inverse, &mut t);
@@ -52,12 +52,12 @@ impl WithSimd for AppendRow<'_> {
 }
 
 /// t_j = 1 + ‖z‖² so far.
-struct Growth {
+struct NormSoFar {
     before: f64,
     norm: f64,
 }
 
-impl Growth {
+impl NormSoFar {
     /// Takes in the next z and returns a and b of its row.
     #[inline(always)]
     fn grow(&mut self, z: f64) -> (f64, f64) {
@@ -80,7 +80,7 @@ fn append_block<S: Simd>(
     block: &mut [f64],
     rest: &mut [f64],
     inverse: &mut [f64; CHUNK],
-    t: &mut Growth,
+    t: &mut NormSoFar,
 ) {
     let length = rest.len();
     let (u0, tail) = block.split_at_mut(length);

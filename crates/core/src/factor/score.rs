@@ -58,6 +58,10 @@ fn transpose<S: Simd>(
     tile: &mut [f64],
     width: usize,
 ) {
+    if tile.is_empty() {
+        // Arms without features: agents may share none, or have none of their own.
+        return;
+    }
     let row = |arm: usize| arms.row(first + arm.min(count - 1));
     if S::F64_LANES != 4 {
         for arm in 0..width {
@@ -83,11 +87,8 @@ fn transpose<S: Simd>(
             S::as_mut_simd_f64s(three).0[0] = c;
             S::as_mut_simd_f64s(four).0[0] = d;
         }
-        let (last, rest) = (
-            blocks.flat_map(|block| block.chunks_mut(width)),
-            a_rest.iter().zip(b_rest).zip(c_rest).zip(d_rest),
-        );
-        for (lanes, (((a, b), c), d)) in last.zip(rest) {
+        let rest = a_rest.iter().zip(b_rest).zip(c_rest).zip(d_rest);
+        for (lanes, (((a, b), c), d)) in blocks.next().unwrap_or_default().chunks_mut(width).zip(rest) {
             lanes[..4].copy_from_slice(&[*a, *b, *c, *d]);
         }
     }

@@ -358,6 +358,15 @@ fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Ve
 }
 
 #[test]
+fn arms_without_features_have_no_mean_and_no_width() {
+    let factor = Factor::new(0, LAMBDA);
+    let arms = arms(3, 9, 1);
+    let mut workspace = Workspace::new();
+    let scores = factor.score(arms.columns(3, 0), |_| 0.0, &mut workspace);
+    assert_eq!((scores.means, scores.widths), (&[0.0; 9][..], &[0.0; 9][..]));
+}
+
+#[test]
 fn a_workspace_serves_dimensions_in_any_order() {
     let mut shared = Workspace::new();
     for d in [7, 1, 30, 2, 31, 5] {

@@ -116,11 +116,11 @@ impl Budget {
         2.0 * (self.dimension as f64 * variance).sqrt()
     }
 
-    /// The least eigenvalue that sums with noise of this variance are believed to have: 1.5 times where those of noise
+    /// The least eigenvalue that sums with noise of this variance are believed to have: twice where those of noise
     /// alone end. In directions in which data are not well above the noise, the estimate then shrinks instead of following it.
     #[must_use]
     pub fn floor(&self, variance: f64) -> f64 {
-        1.5 * self.noise_edge(variance)
+        2.0 * self.noise_edge(variance)
     }
 
     /// Returns the budget in numbers, as plans and statements print it.

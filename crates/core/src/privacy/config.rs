@@ -69,7 +69,7 @@ pub struct PrivacyConfig {
     /// noise than bound 1 around 0. The features should contain a constant, which then learns the rest. Default 0.
     pub reward_centre: f64,
     /// > 0: how much noise sums of rewards carry, relative to sums of features, both in units of their bounds. More noise in the
-    /// one means less in the other; between 1 and 2 estimates suffer least. Default 1.5.
+    /// one means less in the other; between 1 and 2 estimates suffer least. Default 1.4.
     pub vector_noise: f64,
     /// What to do with features and rewards beyond their bounds. Default scale.
     pub clip: Clip,
@@ -114,7 +114,7 @@ impl Default for PrivacyConfig {
             feature_bound: 1.0,
             reward_bound: 1.0,
             reward_centre: 0.0,
-            vector_noise: 1.5,
+            vector_noise: 1.4,
             clip: Clip::Scale,
             first_release: 50,
             release_growth: 1.3,

@@ -19,7 +19,8 @@ pub(crate) struct Response {
 impl Response {
     /// What the reward counts as, where the released estimate predicts `u`.
     pub(crate) fn of(&self, u: f64, reward: f64) -> f64 {
-        let u = u.clamp(-self.reach, self.reach);
+        // `clamp` panics for a negative reach, which settings have before they are checked.
+        let u = u.max(-self.reach).min(self.reach);
         u + (reward - (self.mean)(u)) / self.slope
     }
 

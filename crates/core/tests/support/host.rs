@@ -214,6 +214,10 @@ pub(crate) fn cases() -> Vec<Case> {
     // Nobody learns enough here for a first release by default.
     let soon = |algorithm| match algorithm {
         Algorithm::CdpFclubDc(config) => Algorithm::CdpFclubDc(CdpFclubDc { privacy: privacy(), ..config }),
+        Algorithm::FedUcb(config) => Algorithm::FedUcb(FedUcb { first_release: 3, ..config }),
+        Algorithm::PrivateGlmUcb(config) => {
+            Algorithm::PrivateGlmUcb(PrivateGlmUcb { privacy: privacy(), ..config })
+        }
         other => other,
     };
     let defaults =

@@ -141,6 +141,7 @@ impl AdminState {
 
 async fn agents(State(watched): State<AdminState>, InPath(name): InPath<String>) -> Response {
     match watched.federation(&name) {
+        Ok(federation) if !federation.standing().leads => elsewhere(),
         Ok(federation) => Json(federation.agents().await).into_response(),
         Err(refused) => *refused,
     }
@@ -148,6 +149,7 @@ async fn agents(State(watched): State<AdminState>, InPath(name): InPath<String>)
 
 async fn agent(State(watched): State<AdminState>, InPath((name, agent)): InPath<(String, u64)>) -> Response {
     let federation = match watched.federation(&name) {
+        Ok(federation) if !federation.standing().leads => return elsewhere(),
         Ok(federation) => federation,
         Err(refused) => return *refused,
     };
@@ -155,6 +157,12 @@ async fn agent(State(watched): State<AdminState>, InPath((name, agent)): InPath<
         Some(known) => Json(known).into_response(),
         None => unknown(agent),
     }
+}
+
+/// What a coordinator says of agents that it does not know because another one leads, or because its log cannot be used.
+fn elsewhere() -> Response {
+    let why = "this coordinator does not lead the federation now: /healthz says why, `posse storage status` who does";
+    refuse(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 fn unknown(agent: u64) -> Response {

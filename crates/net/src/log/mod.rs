@@ -1,7 +1,7 @@
 //! The durable log: every accepted event, kept before any agent is answered.
 //!
 //! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
-//! before it. [`FileLog`] keeps it in a directory, for one process. [`postgres`] keeps it in a database that several
+//! before it. [`FileLog`] keeps it in a directory, for one process. The module `postgres` keeps it in a database that several
 //! processes share: one of them leads, the others follow it.
 
 mod copy;

@@ -77,6 +77,7 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
     assert_eq!(status, 200);
     let moved = [
         "posse_agents_connected",
+        "posse_leads",
         "posse_uploads_total",
         "posse_downloads_total",
         "posse_frame_bytes_total",

@@ -25,11 +25,13 @@ fn a_process_that_was_deposed_appends_nothing_and_is_told_who_leads() {
     assert_eq!(place.log("three").replay().unwrap().entries, entries(0, 7));
 }
 
+type Attempt = fn(&mut PostgresLog, &[KeptLife]) -> Result<(), LogError>;
+
 #[test]
 fn whatever_a_deposed_process_tries_changes_nothing() {
     let Some(place) = Place::single("deposed_all") else { return };
     let lives = [KeptLife { agent: 1, life: 1, instance: 1 }];
-    let attempts: [(&str, fn(&mut PostgresLog, &[KeptLife]) -> Result<(), LogError>); 5] = [
+    let attempts: [(&str, Attempt); 5] = [
         ("append", |log, _| log.append(&entries(0, 1)).and_then(|()| log.sync(9))),
         ("snapshot", |log, _| log.snapshot(b"state")),
         ("keep_beside", |log, _| log.keep_beside("note", b"text")),

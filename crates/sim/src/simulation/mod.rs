@@ -78,6 +78,23 @@ fn report(tally: &Tally, observer: &mut dyn Observer) -> Result<(), RunError> {
 }
 
 impl RunConfig {
+    /// A run with seed 0 in which agents take turns at random, messages are never lost, no machine fails and no
+    /// agent lies. Change the fields that should differ: `RunConfig { seed, ..RunConfig::new(…) }`.
+    #[must_use]
+    pub fn new(world: WorldConfig, agents: u64, horizon: u64, algorithm: Algorithm) -> Self {
+        Self {
+            seed: Seed(0),
+            agents,
+            horizon,
+            world,
+            arrival: ArrivalConfig::Uniform,
+            network: NetworkConfig::default(),
+            faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
+            algorithm,
+        }
+    }
+
     /// Checks every setting without running anything.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.prepare().map(drop)

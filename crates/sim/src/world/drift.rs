@@ -20,14 +20,14 @@ pub struct Drift {
     /// Default 10 000.
     pub period: u64,
     /// How the parameters move along the circle. Default `turn`.
-    pub kind: DriftKind,
+    pub motion: Motion,
 }
 
 /// How parameters move along their circle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum DriftKind {
+pub enum Motion {
     /// At constant speed, once around in a period.
     #[default]
     Turn,
@@ -41,17 +41,17 @@ impl Drift {
     /// The angle at a step.
     fn angle(self, step: u64) -> f64 {
         let part = (step % self.period) as f64 / self.period as f64;
-        match self.kind {
-            DriftKind::Turn => TAU * part,
-            DriftKind::Jumps => TAU * (4.0 * part).floor() / 4.0,
-            DriftKind::Seasons => TAU / 4.0 * libm::sin(TAU * part),
+        match self.motion {
+            Motion::Turn => TAU * part,
+            Motion::Jumps => TAU * (4.0 * part).floor() / 4.0,
+            Motion::Seasons => TAU / 4.0 * libm::sin(TAU * part),
         }
     }
 }
 
 impl Default for Drift {
     fn default() -> Self {
-        Self { period: 10_000, kind: DriftKind::Turn }
+        Self { period: 10_000, motion: Motion::Turn }
     }
 }
 
@@ -213,16 +213,16 @@ mod tests {
 
     #[test]
     fn parameters_jump_or_swing_as_they_are_told() {
-        let angles = |kind, steps: &[u64]| {
-            let drift = Drift { period: 80, kind };
+        let angles = |motion, steps: &[u64]| {
+            let drift = Drift { period: 80, motion };
             steps.iter().map(|step| libm::round(drift.angle(*step) / TAU * 360.0)).collect::<Vec<_>>()
         };
         assert_eq!(
-            angles(DriftKind::Jumps, &[0, 19, 20, 39, 40, 79, 80]),
+            angles(Motion::Jumps, &[0, 19, 20, 39, 40, 79, 80]),
             [0.0, 0.0, 90.0, 90.0, 180.0, 270.0, 0.0]
         );
-        assert_eq!(angles(DriftKind::Seasons, &[0, 20, 40, 60, 80]), [0.0, 90.0, 0.0, -90.0, 0.0]);
-        assert_eq!(angles(DriftKind::Turn, &[0, 20, 60]), [0.0, 90.0, 270.0]);
+        assert_eq!(angles(Motion::Seasons, &[0, 20, 40, 60, 80]), [0.0, 90.0, 0.0, -90.0, 0.0]);
+        assert_eq!(angles(Motion::Turn, &[0, 20, 60]), [0.0, 90.0, 270.0]);
     }
 
     #[test]

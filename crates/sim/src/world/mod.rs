@@ -40,7 +40,7 @@ pub use clustered::{Assignment, ClusteredConfig};
 pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
 pub use clustered_users::{ClusteredUsersConfig, UserClusters};
 pub use data::{Data, DataName, Loaded};
-pub use drift::{Drift, DriftKind};
+pub use drift::{Drift, Motion};
 pub use form::Form;
 pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;

@@ -71,8 +71,8 @@ impl Owner {
             error!(federation = self.config.name, %cause, "the log cannot be written");
         }
         self.metrics.refused(&self.config.name, Reason::Unavailable);
-        self.trouble(Some(cause.to_string()));
         self.state = None;
+        self.trouble(Some(cause.to_string()));
         self.stopwatch.stop();
         let refusal = self.unavailable();
         for (_, reply) in outcome.exchanges {
