@@ -68,10 +68,17 @@ fn service(root: &Path) -> Result<(String, Vec<u8>), String> {
         .server_mod_attribute("posse.v1", "#[cfg(feature = \"coordinator\")]");
     config.service_generator(builder.service_generator());
     let code = generate(&mut config, descriptors)?;
-    // The coordinator keeps an agent's frames as they came, so its side of the service has a type with their bytes.
-    let (clients, server) = code.split_once("pub mod coordinator_server").ok_or("no server was generated")?;
-    let server = server.replace("::posse_core::wire::v1::UpFrame", "crate::received::ReceivedFrame");
-    Ok((format!("{clients}pub mod coordinator_server{server}"), description))
+    // Log and journal keep frames as they came, so what either side of the service receives has a type with its bytes.
+    let (types, sides) = code.split_once("pub mod coordinator_client").ok_or("no client was generated")?;
+    let (client, server) = sides.split_once("pub mod coordinator_server").ok_or("no server was generated")?;
+    let received = |code: &str, frame: &str| {
+        let frame = format!("::posse_core::wire::v1::{frame}");
+        code.replace(&frame, &format!("crate::received::Received<{frame}>"))
+    };
+    let client =
+        received(client, "DownFrame").replace("super::ExchangeReply", "crate::received::ReceivedReply");
+    let server = received(server, "UpFrame");
+    Ok((format!("{types}pub mod coordinator_client{client}pub mod coordinator_server{server}"), description))
 }
 
 fn generate(config: &mut prost_build::Config, descriptors: FileDescriptorSet) -> Result<String, String> {

@@ -32,6 +32,8 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["fmt", "--all", "--check"])?;
     step("lints");
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    step("each feature of posse-net alone");
+    features(root)?;
     step("what tests need: a browser, axe-core, PostgreSQL, Python with pyarrow and grpcio-tools, data sets");
     skips.or_skip(provide::browser())?;
     skips.or_skip(provide::postgres())?;
@@ -109,6 +111,17 @@ pub(crate) fn audit(root: &Path, agents: &str) -> Result<(), String> {
 /// Asks the RustSec database. No part of the test command: the answer changes with the day and not with the tree.
 pub(crate) fn advisories(root: &Path, deny: &Path) -> Result<(), String> {
     run(deny_command(root, deny).args(["check", "advisories"]))
+}
+
+/// Lints posse-net with each of its features alone, as programs outside of this workspace build it: here, other crates always
+/// turn on all of them.
+fn features(root: &Path) -> Result<(), String> {
+    for feature in ["agent", "sidecar", "coordinator", "postgres"] {
+        let alone = ["--no-default-features", "--features", feature];
+        let package = ["clippy", "--package", "posse-net", "--lib", "--locked"];
+        cargo(root, &[&package[..], &alone, &["--", "-D", "warnings"]].concat())?;
+    }
+    Ok(())
 }
 
 fn documentation(root: &Path) -> Result<(), String> {

@@ -62,7 +62,7 @@ fn play(algorithm: &Algorithm, shape: Shape, seed: u64) -> Result<(), String> {
     while links.waits() {
         rounds += 1;
         if rounds > PATIENCE {
-            return Err("somebody waits for ever".to_owned());
+            return Err("an agent or the coordinator waits for ever".to_owned());
         }
         links.pass()?;
     }

@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Everybody, and the frames between them.
+/// The agents and the hub, with the frames on their way between them.
 struct LossyLink {
     endpoints: Vec<Endpoint>,
     hub: Hub,
@@ -99,7 +99,7 @@ impl LossyLink {
         Ok(())
     }
 
-    /// Lets everybody repeat what was not answered in time.
+    /// Lets agents and hub repeat what was not answered in time.
     fn tick(&mut self, now: Tick) -> Result<(), Box<dyn Error>> {
         for id in (0..AGENTS).map(AgentId) {
             if let Some(frame) = self.endpoints[id.0 as usize].tick(now) {

@@ -26,7 +26,7 @@ pub struct LowRank {
     pub(crate) columns: Vec<f64>,
     pub(crate) moment: Vec<f64>,
     pub(crate) count: u64,
-    /// The evidence, once it was asked for: whoever checks a message and whoever adds it up need the same matrix.
+    /// The evidence, once it was asked for. Validation and the coordinator need the same matrix, one after the other.
     unpacked: OnceLock<Arc<Evidence>>,
 }
 

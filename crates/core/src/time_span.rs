@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A length of time in whole microseconds. Files write it with a unit: `"250ms"`, `"30s"`, `"10min"`.
 ///
-/// A bare number is refused, because nobody who reads it later could tell seconds from milliseconds.
+/// A bare number is refused, because a reader could not tell seconds from milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(u64);
 

@@ -9,7 +9,7 @@ use posse_core::*;
 const HOUR: TimeSpan = TimeSpan::from_secs(3600);
 /// How long rounds and phases wait, in microseconds.
 const PATIENCE: TimeSpan = TimeSpan::from_secs(30);
-/// A microsecond less.
+/// A microsecond less than [`PATIENCE`].
 const NEARLY: TimeSpan = TimeSpan::from_micros(29_999_999);
 
 fn sync(round_deadline: Option<TimeSpan>) -> Algorithm {

@@ -5,7 +5,7 @@ use posse_core::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// What happens next.
+/// One event that a generated history is made of.
 #[derive(Clone, Debug)]
 enum Fault {
     Learn(u64),

@@ -32,7 +32,7 @@ pub fn load(directory: &Path, hash: &str) -> Result<(Data, String), DataError> {
             let advice = "it is a log: `posse evaluate` takes it, no world does";
             return Err(Problem::Setting(advice.into()).of(directory));
         }
-        other => return Err(Problem::NotPrepared(format!("nobody knows its kind {other:?}")).of(directory)),
+        other => return Err(Problem::NotPrepared(format!("its kind {other:?} is not known")).of(directory)),
     };
     Ok((data, manifest.hash))
 }

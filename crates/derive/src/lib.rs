@@ -1,7 +1,8 @@
 //! `#[derive(Described)]`: the description of settings, taken from the documentation of their fields.
 //!
 //! Use it through `posse_core::settings`, which defines the traits that this derive implements. It reads plain structs
-//! with named fields and enums, and of serde's attributes `flatten`, `skip`, `rename` and `rename_all` (kebab-case). It depends on nothing: what it parses is simple, and whoever builds posse builds this first.
+//! with named fields and enums, and of serde's attributes `flatten`, `skip`, `rename` and `rename_all` (kebab-case). It depends on nothing,
+//! because every build of posse waits for this crate, and what it parses is simple.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 

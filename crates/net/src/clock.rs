@@ -1,6 +1,8 @@
 //! Where time comes from: the one place of the project that reads a clock to make ticks of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+#[cfg(feature = "agent")]
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use posse_core::{Tick, TimeSpan};
@@ -26,6 +28,7 @@ impl Clock {
 
     /// This clock, but one that never goes back: after it was set back, time goes on from where it was. What waits for a
     /// moment on a clock that was set back by a day would wait for a day.
+    #[cfg(feature = "agent")]
     pub(crate) fn steady(self) -> Self {
         let time = Mutex::new(RunningTime::new(self));
         Self::new(move || time.lock().unwrap_or_else(PoisonError::into_inner).now())
@@ -58,17 +61,26 @@ pub(crate) struct RunningTime {
     clock: Clock,
     last: Tick,
     now: Tick,
+    /// The time goes on from the end of a log, which happens once.
+    #[cfg(feature = "coordinator")]
     begun: bool,
 }
 
 impl RunningTime {
     pub(crate) fn new(clock: Clock) -> Self {
         let last = clock.now();
-        Self { clock, last, now: last, begun: false }
+        Self {
+            clock,
+            last,
+            now: last,
+            #[cfg(feature = "coordinator")]
+            begun: false,
+        }
     }
 
     /// Goes on from `end_of_log`, where 0 stands for a log without entries. A log that is opened again after it
     /// failed ends before the present, and the time just runs on.
+    #[cfg(feature = "coordinator")]
     pub(crate) fn go_on_from(&mut self, end_of_log: Tick) {
         if !std::mem::replace(&mut self.begun, true) && end_of_log > Tick(0) {
             self.last = self.clock.now();

@@ -57,8 +57,8 @@ pub mod log;
 #[cfg(feature = "coordinator")]
 mod metrics;
 mod protocol;
-/// What proxies that speak the protocol themselves receive.
-#[cfg(feature = "coordinator")]
+/// What clients and proxies that speak the protocol themselves receive.
+#[cfg(any(feature = "agent", feature = "coordinator"))]
 #[doc(hidden)]
 pub mod received;
 #[cfg(any(feature = "agent", feature = "coordinator"))]
@@ -104,6 +104,7 @@ pub(crate) const LAST_HEARD: &str = "posse-last-heard";
 pub(crate) const INSTANCE: &str = "posse-instance";
 
 /// An error followed by what caused it.
+#[cfg(feature = "agent")]
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

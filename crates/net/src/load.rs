@@ -17,6 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
+use crate::received::Received;
 use crate::v1::JoinRequest;
 use crate::v1::coordinator_client::CoordinatorClient;
 
@@ -74,7 +75,7 @@ impl Idle {
 #[derive(Debug)]
 struct GreetedLink {
     frames: mpsc::Sender<v1::UpFrame>,
-    incoming: Streaming<v1::DownFrame>,
+    incoming: Streaming<Received<v1::DownFrame>>,
     life: u64,
 }
 
@@ -207,6 +208,7 @@ async fn keep_uploading(
             let Some(answer) = link.incoming.message().await? else {
                 return Err(Status::unavailable("the coordinator hung up"));
             };
+            let (answer, _) = answer.into_parts();
             frame.acknowledged = frame.acknowledged.max(answer.sequence);
             if answer.acknowledged >= number {
                 break;

@@ -50,8 +50,10 @@ pub(crate) enum Way {
     /// From the first time that the agent sends it to the answer.
     Upload,
     /// From its arrival at the owner of the federation to the answer.
+    #[cfg(feature = "coordinator")]
     Receive,
     /// Writing and syncing the batch that it is in.
+    #[cfg(feature = "coordinator")]
     Log,
 }
 
@@ -152,7 +154,9 @@ impl Way {
     const fn name(self) -> &'static str {
         match self {
             Self::Upload => "upload",
+            #[cfg(feature = "coordinator")]
             Self::Receive => "receive",
+            #[cfg(feature = "coordinator")]
             Self::Log => "log",
         }
     }
@@ -161,7 +165,9 @@ impl Way {
     const fn place(self) -> (Option<Self>, u8) {
         match self {
             Self::Upload => (None, 3),
+            #[cfg(feature = "coordinator")]
             Self::Receive => (Some(Self::Upload), 2),
+            #[cfg(feature = "coordinator")]
             Self::Log => (Some(Self::Receive), 1),
         }
     }

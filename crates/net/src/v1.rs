@@ -181,7 +181,7 @@ pub mod coordinator_client {
                 Message = ::posse_core::wire::v1::UpFrame,
             >,
         ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<::posse_core::wire::v1::DownFrame>>,
+            tonic::Response<tonic::codec::Streaming<crate::received::Received<::posse_core::wire::v1::DownFrame>>>,
             tonic::Status,
         > {
             self.inner
@@ -204,7 +204,7 @@ pub mod coordinator_client {
         pub async fn exchange(
             &mut self,
             request: impl tonic::IntoRequest<::posse_core::wire::v1::UpFrame>,
-        ) -> std::result::Result<tonic::Response<super::ExchangeReply>, tonic::Status> {
+        ) -> std::result::Result<tonic::Response<crate::received::ReceivedReply>, tonic::Status> {
             self.inner
                 .ready()
                 .await
@@ -277,12 +277,12 @@ pub mod coordinator_server {
         /// The link: frames both ways for as long as it holds. Say hello first (UpFrame.greeting).
         async fn link(
             &self,
-            request: tonic::Request<tonic::Streaming<crate::received::ReceivedFrame>>,
+            request: tonic::Request<tonic::Streaming<crate::received::Received<::posse_core::wire::v1::UpFrame>>>,
         ) -> std::result::Result<tonic::Response<Self::LinkStream>, tonic::Status>;
         /// The same for agents that cannot keep a stream: a frame up, all frames that wait for the agent down.
         async fn exchange(
             &self,
-            request: tonic::Request<crate::received::ReceivedFrame>,
+            request: tonic::Request<crate::received::Received<::posse_core::wire::v1::UpFrame>>,
         ) -> std::result::Result<tonic::Response<super::ExchangeReply>, tonic::Status>;
         /// The agent leaves for good. What it has shared stays.
         async fn leave(
@@ -414,7 +414,7 @@ pub mod coordinator_server {
                     struct LinkSvc<T: Coordinator>(pub Arc<T>);
                     impl<
                         T: Coordinator,
-                    > tonic::server::StreamingService<crate::received::ReceivedFrame>
+                    > tonic::server::StreamingService<crate::received::Received<::posse_core::wire::v1::UpFrame>>
                     for LinkSvc<T> {
                         type Response = ::posse_core::wire::v1::DownFrame;
                         type ResponseStream = T::LinkStream;
@@ -425,7 +425,7 @@ pub mod coordinator_server {
                         fn call(
                             &mut self,
                             request: tonic::Request<
-                                tonic::Streaming<crate::received::ReceivedFrame>,
+                                tonic::Streaming<crate::received::Received<::posse_core::wire::v1::UpFrame>>,
                             >,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
@@ -462,7 +462,7 @@ pub mod coordinator_server {
                     struct ExchangeSvc<T: Coordinator>(pub Arc<T>);
                     impl<
                         T: Coordinator,
-                    > tonic::server::UnaryService<crate::received::ReceivedFrame>
+                    > tonic::server::UnaryService<crate::received::Received<::posse_core::wire::v1::UpFrame>>
                     for ExchangeSvc<T> {
                         type Response = super::ExchangeReply;
                         type Future = BoxFuture<
@@ -471,7 +471,7 @@ pub mod coordinator_server {
                         >;
                         fn call(
                             &mut self,
-                            request: tonic::Request<crate::received::ReceivedFrame>,
+                            request: tonic::Request<crate::received::Received<::posse_core::wire::v1::UpFrame>>,
                         ) -> Self::Future {
                             let inner = Arc::clone(&self.0);
                             let fut = async move {

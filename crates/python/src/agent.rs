@@ -37,7 +37,7 @@ impl Agent {
         Self { spec, machine, id }
     }
 
-    /// The machine, for one caller at a time. Whoever waits for it does so without the interpreter's lock.
+    /// The machine, for one caller at a time. A thread that waits for it does so without the interpreter's lock.
     fn machine(&self, py: Python<'_>) -> MutexGuard<'_, Machine> {
         self.machine.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }

@@ -28,7 +28,7 @@ enum State {
     Planned(Box<Plan>),
     Started(Receiver<Result<Outcome, String>>),
     Ended(Arc<Outcome>),
-    /// It could not run, or somebody is just changing it.
+    /// It could not run, or another thread is just changing it.
     Gone,
 }
 

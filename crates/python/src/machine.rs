@@ -33,7 +33,7 @@ impl Spec {
     }
 }
 
-/// An agent, and what it has said that nobody has taken yet.
+/// An agent, and the messages that it has made and that were not taken yet.
 pub(crate) struct Machine {
     pub(crate) agent: Box<dyn Agent>,
     pub(crate) outbox: VecDeque<Uplink>,
@@ -190,7 +190,7 @@ impl Host {
         self.pump(desk, letters.collect(), delivered)
     }
 
-    /// Brings what `id` has said to the coordinator, and its answers to everybody, until nothing is left to say.
+    /// Brings the messages of agent `id` to the coordinator, and its answers to the agents, until nothing is left to deliver.
     fn deliver(&mut self, desk: &mut Desk, id: u64, delivered: &mut Delivered) -> Result<(), Trouble> {
         let mut letters = VecDeque::new();
         if let Some(machine) = self.agents.get(&id) {

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,16 +31,30 @@ threshold = 1.2
 """
 
 
-@pytest.fixture
-def coordinator(command: Path, tmp_path: Path) -> Iterator[str]:
-    (tmp_path / "federation.toml").write_text(CONFIG)
-    arguments: list[str | Path] = [command, "serve", "--config", tmp_path / "federation.toml"]
+@contextmanager
+def serving(command: Path, config: Path) -> Iterator[str]:
+    """A running coordinator, and where it listens."""
+    arguments: list[str | Path] = [command, "serve", "--config", config]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         try:
             yield server.stdout.readline().strip()
         finally:
             server.terminate()
+
+
+@pytest.fixture
+def coordinator(command: Path, tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "federation.toml").write_text(CONFIG)
+    with serving(command, tmp_path / "federation.toml") as url:
+        yield url
+
+
+def init(command: Path, home: Path, *options: str) -> None:
+    """Everything that a federation with TLS, tokens and two agents needs, as an operator makes it."""
+    ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    arguments: list[str | Path] = [command, "init", home, "--dimension", "2", "--agents", "2", *ports, *options]
+    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
 
 
 def play(agent: posse.LiveAgent, interactions: int = 40) -> None:
@@ -135,3 +150,47 @@ def test_a_coordinator_that_does_not_answer_or_refuses_is_told(coordinator: str)
         posse.connect(coordinator, certificate="mine.pem")
     with pytest.raises(posse.ConnectError, match="privacy"):
         posse.connect(coordinator, agent=6, privacy={"max_epsilon": 1.0})
+
+
+def test_a_token_over_tls_says_which_agent_it_is(command: Path, tmp_path: Path) -> None:
+    home = tmp_path / "shop"
+    init(command, home)
+    token = (home / "agents/2/token").read_text().strip()
+    ca = home / "agents/2/ca.pem"
+    with serving(command, home / "federation.toml") as url:
+        assert url.startswith("https://127.0.0.1:"), url
+        with posse.connect(url, token=token, ca=ca) as agent:
+            assert agent.id == 2
+            play(agent)
+            assert agent.settle() and agent.health()["uplinks"] > 0
+        with posse.connect(url, token_file=home / "agents/1/token", ca=str(ca), state=tmp_path / "one") as agent:
+            assert agent.id == 1
+            play(agent)
+            assert agent.settle() and agent.health()["uplinks"] > 0
+        with pytest.raises(posse.ConnectError, match="refused.*token"):
+            posse.connect(url, token=token[:-1], ca=ca)
+        with pytest.raises(posse.ConnectError, match="refused.*token is needed"):
+            posse.connect(url, agent=2, ca=ca)
+        # The system does not know the federation's own authority, and another authority does not vouch for it.
+        init(command, tmp_path / "other")
+        for stranger in (None, tmp_path / "other/ca.pem"):
+            with pytest.raises(posse.ConnectError, match="did not answer within"):
+                posse.connect(url, token=token, ca=stranger, timeout=0.5)
+    with pytest.raises(posse.ConfigError, match="contradict"):
+        posse.connect(url, token=token, token_file=home / "agents/2/token", ca=ca)
+    with pytest.raises(posse.ConfigError, match="it must hold one in PEM form"):
+        posse.connect(url, token=token, ca=home / "federation.toml")
+
+
+def test_a_coordinator_that_asks_for_certificates_takes_those_of_the_agent(command: Path, tmp_path: Path) -> None:
+    home = tmp_path / "shop"
+    init(command, home, "--client-certificates")
+    one, two = home / "agents/1", home / "agents/2"
+    with serving(command, home / "federation.toml") as url:
+        own = {"ca": one / "ca.pem", "certificate": one / "certificate.pem", "key": one / "certificate.key"}
+        with posse.connect(url, token_file=one / "token", **own) as agent:
+            assert agent.id == 1
+            play(agent, 10)
+            assert agent.settle()
+        with pytest.raises(posse.ConnectError, match="refused"):
+            posse.connect(url, token_file=two / "token", **own)

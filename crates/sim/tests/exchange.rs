@@ -32,7 +32,7 @@ enum Line {
     Told { agent: u64, count: u64 },
 }
 
-/// Sums over observations.
+/// Full sums over observations, in the symbols of the formulas.
 #[derive(Clone)]
 struct Sums {
     v: Matrix,

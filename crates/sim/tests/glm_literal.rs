@@ -24,7 +24,7 @@ enum Member {
     Frozen,
     /// FedGLB-UCB₃ with this many observations between rounds.
     Online(f64),
-    /// N-ONS-GLM.
+    /// N-ONS-GLM: no rounds at all.
     Alone,
 }
 

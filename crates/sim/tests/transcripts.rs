@@ -175,7 +175,7 @@ fn observations(count: u64) -> String {
     if count == 1 { "1 observation".to_owned() } else { format!("{count} observations") }
 }
 
-/// Four significant digits.
+/// Writes a number with four significant digits.
 fn significant(value: f64) -> String {
     let scientific = format!("{value:.3e}");
     let (_, exponent) = scientific.split_once('e').expect("this is how it is written");

@@ -15,7 +15,7 @@ pub(crate) struct GreedyAgent {
     seed: Seed,
     /// All that this agent observed.
     own: Evidence,
-    /// What everybody else observed, as far as it is known.
+    /// What all other agents observed, as far as this one was told.
     others: Evidence,
     model: Ridge,
     /// How many own observations the coordinator has for certain.

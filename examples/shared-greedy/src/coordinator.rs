@@ -36,7 +36,7 @@ impl Sums {
         }
     }
 
-    /// The answer to an agent: how much of it is here, and everybody else's sums.
+    /// The answer to an agent: how much of it is here, and the sums of all other agents.
     fn answer(&self, agent: AgentId) -> Outgoing {
         let mut evidence = self.departed.clone();
         for (other, (_, sums)) in &self.agents {
@@ -60,7 +60,7 @@ impl Sums {
         Ok(())
     }
 
-    /// What a life left behind stays, under nobody's name.
+    /// The sums of a life that ended stay, without the agent's name.
     fn bury(&mut self, agent: AgentId) {
         if let Some((_, sums)) = self.agents.remove(&agent) {
             self.departed.add(&sums);

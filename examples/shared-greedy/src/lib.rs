@@ -1,7 +1,7 @@
 //! An algorithm outside of posse: ε-greedy choices on a ridge model whose sums all agents share.
 //!
 //! Every `upload_every` observations an agent sends all its sums, and the coordinator answers with the sums of
-//! everybody else. Both are absolute, so that a message that is lost or repeated does no harm.
+//! all other agents. Both are absolute, so that a message that is lost or repeated does no harm.
 #![forbid(unsafe_code)]
 
 mod agent;

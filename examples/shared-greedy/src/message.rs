@@ -63,7 +63,7 @@ fn cut_short() -> DecodeError {
 }
 
 /// Two numbers and sums. From an agent: zeros, and all that it ever observed. From the coordinator: its version, how
-/// many observations of the agent it has, and the sums of everybody else.
+/// many observations of the agent it has, and the sums of all other agents.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
     pub(crate) version: u64,

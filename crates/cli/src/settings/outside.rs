@@ -38,9 +38,9 @@ pub enum OutsideKind {
     Number,
     /// An integer, zero or more.
     Whole,
-    /// A switch.
+    /// `true` or `false`.
     Switch,
-    /// A text.
+    /// Any text, without a check.
     Text,
 }
 

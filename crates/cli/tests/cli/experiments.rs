@@ -61,7 +61,7 @@ fn every_experiment_runs_or_says_which_data_it_needs() {
         }
         seen += 1;
     }
-    assert!(seen >= 3);
+    assert!(seen >= 47, "{seen} experiments");
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Process {
         self.url.split("//").nth(1).unwrap_or_else(|| panic!("{:?} is no address", self.url))
     }
 
-    /// SIGKILL.
+    /// Kills the process (SIGKILL) and waits until it is gone.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

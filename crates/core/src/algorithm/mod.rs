@@ -117,7 +117,7 @@ algorithms! {
         "agents share evidence when it grew enough, upper confidence bounds", |config| *config;
     "async-lin-ts", AsyncLinTs(AsyncLinTs), "the same exchange, Thompson sampling", |config| *config;
     "async-lin-phe", AsyncLinPhe(AsyncLinPhe), "the same exchange, perturbed history", |config| *config;
-    "sync-lin-ucb", SyncLinUcb(SyncLinUcb), "everybody shares when one agent learned enough (DisLinUCB)",
+    "sync-lin-ucb", SyncLinUcb(SyncLinUcb), "all agents share when one has learned enough (DisLinUCB)",
         |config| *config;
     "fed-lin-ucb", FedLinUcb(FedLinUcb), "an agent pushes and pulls in one exchange when due", |config| *config;
     "fed-ucb", FedUcb(FedUcb), "private rounds with noise of a binary tree: the published baseline",
@@ -149,8 +149,8 @@ algorithms! {
         |config| *config;
     "cdp-fclub-dc", CdpFclubDc(CdpFclubDc), "the same, with differential privacy of what leaves an agent",
         |config| *config;
-    "homo", Homo(Homo), "everybody believed to be alike, every interaction shared", |config| *config;
-    "homo-dc", HomoDc(HomoDc), "everybody believed to be alike, evidence shared when it grew enough",
+    "homo", Homo(Homo), "all users taken to be alike, every interaction shared", |config| *config;
+    "homo-dc", HomoDc(HomoDc), "all users taken to be alike, evidence shared when it grew enough",
         |config| *config;
     "club", Club(Club), "users in clusters, each agent for itself", |config| *config;
     "sclub", Sclub(Sclub), "users in clusters that split and merge, each agent for itself", |config| *config;

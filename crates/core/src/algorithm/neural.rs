@@ -109,7 +109,7 @@ impl Recipe for FnUcb {
             let allowed = "its matrices make messages of more than 1 GB: use a diagonal";
             return ConfigError::new("statistic", "full", allowed);
         }
-        let allowed = "everybody is sent the matrices of all `agents`, more than 1 GB at once: set it to true, or \
+        let allowed = "every agent is sent the matrices of all `agents`, more than 1 GB at once: set it to true, or \
                        use fewer `agents` or a diagonal statistic";
         ConfigError::new("less_communication", "false", allowed)
     }

@@ -131,7 +131,9 @@ impl PrivacyReport {
             list.push("how later interactions depend on earlier raw ones: choices use the raw buffer");
         }
         if self.seeded {
-            list.push("anything, from whoever knows the seed: noise follows from it, as in every simulation");
+            list.push(
+                "anything, from a reader who knows the seed: noise follows from it, as in every simulation",
+            );
         }
         if self.uncounted {
             list.push("whether a choice got a reward at all: without a time to expire it is never counted");

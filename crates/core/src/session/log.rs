@@ -123,7 +123,15 @@ impl LogEntry {
                 Ok(Some(Self { event: LogEvent::Accepted(agent, frame), ..self }))
             }
             Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. }) | None => Ok(Some(self)),
-            Some(other) => Err(ProtocolError::Inseparable(other.kind())),
+            Some(
+                message @ (Uplink::Cluster(_)
+                | Uplink::Clusters(_)
+                | Uplink::Gradient(_)
+                | Uplink::NetworkRequest { .. }
+                | Uplink::NetworkPart(_)
+                | Uplink::Weights(_)
+                | Uplink::Extension(_)),
+            ) => Err(ProtocolError::Inseparable(message.kind())),
         }
     }
 }

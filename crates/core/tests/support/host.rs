@@ -10,7 +10,7 @@ use super::NOW;
 
 pub(crate) const AGENTS: u64 = 3;
 pub(crate) const STEPS: u64 = 60;
-/// Users an agent.
+/// How many users each agent has.
 pub(crate) const USERS: u64 = 3;
 
 /// An algorithm with arms it is tried on.

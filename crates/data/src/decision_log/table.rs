@@ -217,7 +217,7 @@ pub fn load_log(directory: &Path) -> Result<DecisionLog, DataError> {
     let word = manifest.settings.get("context").map_or("", String::as_str);
     let context_use = ContextUse::ALL.into_iter().find(|context| context.word() == word);
     let mut log = DecisionLog {
-        context_use: context_use.ok_or_else(|| refuse("nobody knows how it uses contexts"))?,
+        context_use: context_use.ok_or_else(|| refuse("it does not say how it uses contexts"))?,
         assumed: manifest.settings.get("propensity").is_some_and(|word| word == ASSUMED),
         ..DecisionLog::of_actions(0, &[])
     };

@@ -72,7 +72,7 @@ pub(super) fn findings(
     let Judging { interval, level, .. } = *judging;
     if let Some(place) = evidence.iter().position(|row| row.propensity < LEAST_PROPENSITY) {
         return Err(format!(
-            "a propensity is {:e}, in row {} of those judged: nobody decides so once in 10⁹ times; correct the \
+            "a propensity is {:e}, in row {} of those judged: no policy decides so once in 10⁹ times; correct the \
              column and prepare the log again",
             evidence[place].propensity,
             place + 1

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prost::Message;
 use tracing::error;
 
@@ -19,6 +20,8 @@ use crate::v1::journal_entry::Event;
 /// Bytes of journal after which the state is saved. Also the length of its files: what is not needed any more is
 /// removed file by file, so that an agent that is offline for weeks keeps a few of them.
 const SAVE_EVERY: u64 = 4 << 20;
+/// The field `received` of `JournalEntry` in journal.proto.
+const RECEIVED: u32 = 4;
 
 /// The journal of one agent, in the directory of its state.
 pub(super) struct Journal {
@@ -39,11 +42,22 @@ impl Journal {
 
     /// Writes an event, unless there is a gap before it.
     pub(super) fn note(&mut self, event: Event) {
-        if self.trouble.is_none() {
-            let entry = JournalEntry { event: Some(event) }.encode_to_vec();
-            if let Err(cause) = self.log.append(&[entry]) {
-                self.fail(&cause);
-            }
+        self.append(JournalEntry { event: Some(event) }.encode_to_vec());
+    }
+
+    /// Writes that a frame was received, unless there is a gap before it. `frame` is what it was decoded from, which is copied
+    /// and not made again.
+    pub(super) fn note_received(&mut self, frame: &Bytes) {
+        let mut entry = Vec::with_capacity(prost::encoding::bytes::encoded_len(RECEIVED, frame));
+        prost::encoding::bytes::encode(RECEIVED, frame, &mut entry);
+        self.append(entry);
+    }
+
+    fn append(&mut self, entry: Vec<u8>) {
+        if self.trouble.is_none()
+            && let Err(cause) = self.log.append(&[entry])
+        {
+            self.fail(&cause);
         }
     }
 

@@ -19,6 +19,7 @@ use super::{AgentConfig, AgentError, AgentInner, Carriage};
 use crate::lengths::Lengths;
 use crate::log::LogError;
 use crate::protocol::Versions;
+use crate::received::Received;
 use crate::trace::{Tracer, Way};
 use crate::v1::coordinator_client::CoordinatorClient;
 use crate::v1::{JoinReply, JoinRequest};
@@ -233,6 +234,10 @@ fn endpoint(url: &str, config: &AgentConfig, several: bool) -> Result<Endpoint, 
     if !url.starts_with("https:") {
         return Ok(endpoint);
     }
+    if config.tls.authority.as_ref().is_some_and(|pem| !holds_certificate(pem)) {
+        // Nothing could vouch for the coordinator, and the agent would try for ever.
+        return Err(ConfigError::new("authority", "without a certificate", "it must hold one in PEM form"));
+    }
     let mut tls = match &config.tls.authority {
         Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)),
         None => ClientTlsConfig::new().with_native_roots(),
@@ -256,6 +261,11 @@ fn read_token(path: &Path) -> Result<String, ConfigError> {
         ConfigError::new("token_file", format!("{}: {error}", path.display()), "it must be readable")
     })?;
     Ok(text.trim().to_owned())
+}
+
+fn holds_certificate(pem: &[u8]) -> bool {
+    let begin = b"-----BEGIN CERTIFICATE-----";
+    pem.windows(begin.len()).any(|text| text == begin)
 }
 
 /// The metadata by which a token is shown.
@@ -432,11 +442,12 @@ async fn link(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> 
     }
 }
 
-fn receive(shared: &AgentInner, frame: posse_core::wire::v1::DownFrame) -> Result<(), Status> {
+fn receive(shared: &AgentInner, frame: Received<posse_core::wire::v1::DownFrame>) -> Result<(), Status> {
+    let (frame, bytes) = frame.into_parts();
     let frame = DownFrame::from_wire(frame).map_err(|error| Status::invalid_argument(error.to_string()))?;
     let acknowledged = frame.acknowledged;
     let (mut life, now) = (shared.life(), shared.config.clock.now());
-    life.receive(frame, now).map_err(|error| {
+    life.receive(frame, &bytes, now).map_err(|error| {
         life.fail_to_receive(&error, now, &shared.config);
         Status::failed_precondition(error.to_string())
     })?;

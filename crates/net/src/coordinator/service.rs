@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use posse_core::session::{DownFrame, UpFrame};
+use posse_core::wire::v1;
 use posse_core::{AgentId, Incarnation};
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::codegen::http::HeaderMap;
@@ -19,7 +20,7 @@ use crate::federation::{
 };
 use crate::metrics::Metrics;
 use crate::protocol::Versions;
-use crate::received::ReceivedFrame;
+use crate::received::Received;
 use crate::v1::coordinator_server::Coordinator;
 use crate::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
 
@@ -122,7 +123,7 @@ impl ServiceState {
     async fn admit(
         &self,
         caller: &Caller,
-        frame: ReceivedFrame,
+        frame: Received<v1::UpFrame>,
     ) -> Result<(UpFrame, Bytes, OwnedSemaphorePermit), Refusal> {
         let admitted = self.judge(caller, frame).await;
         if let Err(Refusal { reason, .. }) = admitted {
@@ -134,7 +135,7 @@ impl ServiceState {
     async fn judge(
         &self,
         caller: &Caller,
-        frame: ReceivedFrame,
+        frame: Received<v1::UpFrame>,
     ) -> Result<(UpFrame, Bytes, OwnedSemaphorePermit), Refusal> {
         let length = frame.length();
         let longest = caller.federation.config().longest_frame();
@@ -196,7 +197,7 @@ impl Coordinator for Service {
 
     async fn link(
         &self,
-        request: Request<Streaming<ReceivedFrame>>,
+        request: Request<Streaming<Received<v1::UpFrame>>>,
     ) -> Result<Response<FrameStream>, Status> {
         let caller = caller(&request)?;
         let number = self.0.links.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +223,10 @@ impl Coordinator for Service {
         Ok(Response::new(outgoing))
     }
 
-    async fn exchange(&self, request: Request<ReceivedFrame>) -> Result<Response<ExchangeReply>, Status> {
+    async fn exchange(
+        &self,
+        request: Request<Received<v1::UpFrame>>,
+    ) -> Result<Response<ExchangeReply>, Status> {
         let (caller, instance) = (caller(&request)?, instance(&request));
         let (frame, bytes, permit) =
             self.0.admit(&caller, request.into_inner()).await.map_err(Refusal::into_status)?;
@@ -250,7 +254,7 @@ async fn listen(
     shared: &ServiceState,
     caller: &Caller,
     link: u64,
-    incoming: &mut Streaming<ReceivedFrame>,
+    incoming: &mut Streaming<Received<v1::UpFrame>>,
 ) -> Result<(), Status> {
     while let Some(next) = incoming.message().await.transpose() {
         // In a box of its own: a silent agent should not occupy the room that a frame needs.
@@ -264,7 +268,7 @@ async fn bring(
     shared: &ServiceState,
     caller: &Caller,
     link: u64,
-    next: Result<ReceivedFrame, Status>,
+    next: Result<Received<v1::UpFrame>, Status>,
 ) -> Result<(), Status> {
     let Caller { agent, federation, .. } = caller;
     let frame = match next {

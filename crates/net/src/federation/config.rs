@@ -155,7 +155,7 @@ impl FederationConfig {
             return Err(ConfigError::new("frame_kilobytes", kilobytes, allowed));
         }
         if self.algorithm.placement() == Placement::Central {
-            let allowed = "its one learner would need everybody's raw data: it is for experiments";
+            let allowed = "its one learner would need the raw data of all agents: it is for experiments";
             return Err(ConfigError::new("algorithm", self.algorithm.name(), allowed));
         }
         for (name, span) in [("deadline", self.deadline), ("lease", self.lease)] {
@@ -168,7 +168,7 @@ impl FederationConfig {
             return Err(ConfigError::new("observations_per_second", self.observations_per_second, allowed));
         }
         if self.quarantine > YEAR {
-            let allowed = "it must be at most 365d: revoke the token of whoever should stay away";
+            let allowed = "it must be at most 365d: revoke the token of an agent that should stay away";
             return Err(ConfigError::new("quarantine", self.quarantine, allowed));
         }
         let at_least_one = [

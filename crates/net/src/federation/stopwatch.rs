@@ -28,7 +28,17 @@ impl Stopwatch {
             Downlink::Model(model) => Some(model.version),
             Downlink::Network(model) => Some(model.version),
             Downlink::Abort { .. } => None,
-            _ => return None,
+            Downlink::Collect { .. }
+            | Downlink::NetworkCollect { .. }
+            | Downlink::GradientRequest { .. }
+            | Downlink::Average(_)
+            | Downlink::Snapshot(_)
+            | Downlink::Answer(_)
+            | Downlink::Receipt { .. }
+            | Downlink::Group(_)
+            | Downlink::ClusterReceipt { .. }
+            | Downlink::Regroup { .. }
+            | Downlink::Extension(_) => return None,
         };
         // An agent that joins while a round is open is told the result of an earlier one.
         let (began, _) = self.opened.take_if(|(_, before)| result.is_none_or(|version| version > *before))?;

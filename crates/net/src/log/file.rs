@@ -137,45 +137,16 @@ impl FileLog {
         Ok(log)
     }
 
-    /// Everything that must be synced for all entries so far to be durable, and how many entries those are: for an
-    /// owner that does not want to hold the log meanwhile.
-    pub(crate) fn take_unsynced(&mut self) -> (Vec<Arc<File>>, u64) {
-        let mut files = std::mem::take(&mut self.unsynced);
-        files.push(Arc::clone(&self.file));
-        (files, self.next)
-    }
-
-    /// Begins to keep a state that all entries so far lead to: the caller writes it, and then calls
-    /// [`finish_snapshot`](Self::finish_snapshot). Entries may be appended meanwhile.
+    /// Begins to keep a state that all entries so far lead to: the caller writes it, and then calls `finish_snapshot` if
+    /// entries may have been appended meanwhile.
     pub(crate) fn begin_snapshot(&self) -> Saving {
         let path = path(&self.directory, self.next, "snap");
-        Saving { path, first: self.next, bytes: self.since_snapshot }
-    }
-
-    /// The state is on the disk. Returns the files that it has made superfluous; removing them is left to the caller.
-    pub(crate) fn finish_snapshot(&mut self, saving: &Saving) -> Result<Vec<PathBuf>, LogError> {
-        self.since_snapshot = self.since_snapshot.saturating_sub(saving.bytes);
-        if self.length > self.segment_bytes / 2 {
-            self.roll()?;
+        Saving {
+            path,
+            first: self.next,
+            #[cfg(feature = "agent")]
+            bytes: self.since_snapshot,
         }
-        self.superfluous()
-    }
-
-    /// Begins a new file and removes what is not needed any more. A file in which an entry is missing must not be
-    /// written on: whatever followed would be cut off at the next start.
-    pub(crate) fn begin_anew(&mut self) -> Result<(), LogError> {
-        if self.length > HEADER as u64 {
-            self.roll()?;
-        }
-        let (files, entries) = self.take_unsynced();
-        for file in files {
-            file.sync_all().map_err(LogError::io(&self.path))?;
-        }
-        self.note_synced(entries);
-        for path in self.superfluous()? {
-            fs::remove_file(&path).map_err(LogError::io(path))?;
-        }
-        Ok(())
     }
 
     /// Saved states beyond those that are kept, and the first entry that the oldest kept one needs. With one saved
@@ -196,11 +167,6 @@ impl FileLog {
             superfluous.push(pair[0].1.clone());
         }
         Ok(superfluous)
-    }
-
-    /// Notes that this many entries are certainly on the disk.
-    pub(crate) fn note_synced(&self, entries: u64) {
-        let _ = self.mark.write_all_at(&mark(entries, 0), 0);
     }
 
     fn seek_to_end(&mut self) -> Result<(), LogError> {
@@ -236,6 +202,49 @@ impl FileLog {
     }
 }
 
+/// What an agent's journal does besides: it is synced and saved by threads that do not hold it.
+#[cfg(feature = "agent")]
+impl FileLog {
+    /// Everything that must be synced for all entries so far to be durable, and how many entries those are: for an
+    /// owner that does not want to hold the log meanwhile.
+    pub(crate) fn take_unsynced(&mut self) -> (Vec<Arc<File>>, u64) {
+        let mut files = std::mem::take(&mut self.unsynced);
+        files.push(Arc::clone(&self.file));
+        (files, self.next)
+    }
+
+    /// The state is on the disk. Returns the files that it has made superfluous; removing them is left to the caller.
+    pub(crate) fn finish_snapshot(&mut self, saving: &Saving) -> Result<Vec<PathBuf>, LogError> {
+        self.since_snapshot = self.since_snapshot.saturating_sub(saving.bytes);
+        if self.length > self.segment_bytes / 2 {
+            self.roll()?;
+        }
+        self.superfluous()
+    }
+
+    /// Begins a new file and removes what is not needed any more. A file in which an entry is missing must not be
+    /// written on: whatever followed would be cut off at the next start.
+    pub(crate) fn begin_anew(&mut self) -> Result<(), LogError> {
+        if self.length > HEADER as u64 {
+            self.roll()?;
+        }
+        let (files, entries) = self.take_unsynced();
+        for file in files {
+            file.sync_all().map_err(LogError::io(&self.path))?;
+        }
+        self.note_synced(entries);
+        for path in self.superfluous()? {
+            fs::remove_file(&path).map_err(LogError::io(path))?;
+        }
+        Ok(())
+    }
+
+    /// Notes that this many entries are certainly on the disk.
+    pub(crate) fn note_synced(&self, entries: u64) {
+        let _ = self.mark.write_all_at(&mark(entries, 0), 0);
+    }
+}
+
 /// A state that is being written.
 #[derive(Debug)]
 pub(crate) struct Saving {
@@ -243,6 +252,7 @@ pub(crate) struct Saving {
     /// The number of the first entry after it.
     first: u64,
     /// Bytes of entries that it makes superfluous.
+    #[cfg(feature = "agent")]
     bytes: u64,
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use posse_core::wire::v1;
 use posse_core::{Algorithm, Arms, SyncLinUcb, Threshold, Tick, TimeSpan, UserId};
-use posse_net::agent::Carriage;
+use posse_net::agent::{AgentTls, Carriage};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::{Agent, AgentConfig, Clock};
@@ -263,7 +263,7 @@ async fn an_agent_goes_on_when_the_operator_changes_how_long_to_wait_and_not_whe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_can_never_be_reached_is_refused_at_once() {
+async fn a_coordinator_that_can_never_be_reached_is_refused_at_once() {
     for (address, why) in [
         ("nonsense", "it must look like"),
         ("127.0.0.1:7447", "it must look like"),
@@ -273,6 +273,11 @@ async fn an_address_that_can_never_be_reached_is_refused_at_once() {
         let error = in_a_minute(Agent::start(config)).await.unwrap_err();
         assert!(error.to_string().contains(why), "{address}: {error}");
     }
+    let tls = AgentTls { authority: Some(b"not a certificate".to_vec()), ..AgentTls::default() };
+    let (coordinator, agent) = ("https://127.0.0.1:7447".into(), Some(1));
+    let config = AgentConfig { coordinator, agent, tls, ..AgentConfig::default() };
+    let error = in_a_minute(Agent::start(config)).await.unwrap_err();
+    assert!(error.to_string().contains("it must hold one in PEM form"), "{error}");
 }
 
 /// A coordinator of rounds with a deadline of 30 s, by a clock that the test moves.
@@ -319,6 +324,61 @@ async fn a_round_over_grpc_with_everybody_alive_collects_all() {
     let view = look(&running).await;
     assert_eq!(view.observations, 80, "nothing was left out of a round");
     assert!(view.version <= 80, "{} rounds for 80 observations: some were empty", view.version);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_over_grpc_with_everybody_alive_and_slow_collects_what_arrived() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, time) = rounds_by_a_clock(data.path()).await;
+    // Their frames travel when the test says so.
+    let mut agents = Vec::new();
+    for id in 0..3 {
+        let slow = AgentConfig { carriage: Carriage::ByHand, ..config(running.address, id) };
+        agents.push(Agent::start(slow).await.unwrap());
+    }
+    let observations = async || {
+        // The coordinator answers a look before it acts on the time, and so it has acted when it answers the second.
+        look(&running).await;
+        look(&running).await.observations
+    };
+    let say_everything = async || {
+        // What one agent says may give another something to answer.
+        for _ in 0..4 {
+            for agent in &agents {
+                while agent.exchange().await.unwrap() {}
+            }
+        }
+    };
+    say_everything().await;
+    // Every interaction asks for a round, and the answer to the question asks for a part of it.
+    let open = async |step| {
+        time.fetch_add(3_600_000_000, Ordering::SeqCst);
+        for agent in &agents {
+            interact(agent, step);
+            assert!(agent.exchange().await.unwrap(), "its part of the round waits to be sent");
+        }
+    };
+
+    open(0).await;
+    time.fetch_add(29_999_999, Ordering::SeqCst);
+    agents[0].exchange().await.unwrap();
+    agents[1].exchange().await.unwrap();
+    assert_eq!(observations().await, 0, "the round waits for the third part");
+    time.fetch_add(1, Ordering::SeqCst);
+    assert_eq!(observations().await, 2, "it took what was there");
+    agents[2].exchange().await.unwrap();
+    assert_eq!(observations().await, 2, "the third part came too late");
+    say_everything().await;
+    assert_eq!(observations().await + unsent(&agents[2]), 3, "and is still with its agent");
+
+    let before = observations().await;
+    open(1).await;
+    time.fetch_add(30_000_000, Ordering::SeqCst);
+    assert_eq!(observations().await, before, "nothing arrived in time");
+    say_everything().await;
+    open(2).await;
+    say_everything().await;
+    assert_eq!(observations().await, 9, "in time, a round collects all, also what was late before");
 }
 
 #[tokio::test(flavor = "multi_thread")]

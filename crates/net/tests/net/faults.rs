@@ -127,7 +127,7 @@ impl Victim {
         self.running = Some(start(self.data.path(), &self.federation, &self.room, self.address).await);
     }
 
-    /// Something happens.
+    /// Ten interactions, with the faults that `seed` draws for this turn.
     async fn suffer(&mut self, seed: u64, turn: u64) {
         let mut random = Seed(seed).stream("faults", turn, 0);
         for _ in 0..10 {

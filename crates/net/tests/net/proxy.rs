@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use posse_core::wire::v1::{DownFrame, UpFrame};
 use posse_core::{Seed, Stream as Random};
-use posse_net::received::ReceivedFrame;
+use posse_net::received::Received;
 use posse_net::v1::coordinator_client::CoordinatorClient;
 use posse_net::v1::coordinator_server::{Coordinator, CoordinatorServer};
 use posse_net::v1::{ExchangeReply, JoinReply, JoinRequest, LeaveReply, LeaveRequest};
@@ -125,7 +125,7 @@ impl Coordinator for Service {
         self.0.client().await?.join(request).await
     }
 
-    async fn link(&self, request: Request<Streaming<ReceivedFrame>>) -> Result<Response<Frames>, Status> {
+    async fn link(&self, request: Request<Streaming<Received<UpFrame>>>) -> Result<Response<Frames>, Status> {
         let mut client = self.0.client().await?;
         let number = self.0.links.fetch_add(1, Ordering::SeqCst);
         let random = |name| self.0.seed.stream(name, 0, number);
@@ -139,7 +139,7 @@ impl Coordinator for Service {
             to_coordinator.send(frame.into_parts().0).await.is_ok()
         });
         let down = pump(from_coordinator, Arc::clone(&self.0), random("down"), async move |frame| {
-            to_agent.send(Ok(frame)).await.is_ok()
+            to_agent.send(Ok(frame.into_parts().0)).await.is_ok()
         });
         // Whichever way ends takes the other along.
         tokio::spawn(async move {
@@ -151,9 +151,12 @@ impl Coordinator for Service {
         Ok(Response::new(Frames(answers)))
     }
 
-    async fn exchange(&self, request: Request<ReceivedFrame>) -> Result<Response<ExchangeReply>, Status> {
+    async fn exchange(&self, request: Request<Received<UpFrame>>) -> Result<Response<ExchangeReply>, Status> {
         let request = request.map(|frame| frame.into_parts().0);
-        self.0.client().await?.exchange(request).await
+        let answered = self.0.client().await?.exchange(request).await?;
+        Ok(answered.map(|reply| ExchangeReply {
+            frames: reply.frames.into_iter().map(|frame| frame.into_parts().0).collect(),
+        }))
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {

@@ -93,7 +93,8 @@ async fn exchange(
     token: &str,
     frame: v1::UpFrame,
 ) -> Result<Vec<v1::DownFrame>, Status> {
-    Ok(client.exchange(request(frame, Some(token), "test")).await?.into_inner().frames)
+    let reply = client.exchange(request(frame, Some(token), "test")).await?.into_inner();
+    Ok(reply.frames.into_iter().map(|frame| frame.into_parts().0).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +161,8 @@ async fn say(
 ) -> Result<Vec<v1::DownFrame>, Status> {
     let mut request = Request::new(frame);
     request.metadata_mut().insert("posse-agent", "4".parse().unwrap());
-    Ok(client.exchange(request).await?.into_inner().frames)
+    let reply = client.exchange(request).await?.into_inner();
+    Ok(reply.frames.into_iter().map(|frame| frame.into_parts().0).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -252,7 +252,15 @@ fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
     match message {
         Uplink::Evidence(upload) => Some(upload),
         Uplink::Pull(pull) => pull.upload.as_ref(),
-        _ => None,
+        Uplink::RoundRequest { .. }
+        | Uplink::RoundEvidence { .. }
+        | Uplink::Cluster(_)
+        | Uplink::Clusters(_)
+        | Uplink::Gradient(_)
+        | Uplink::NetworkRequest { .. }
+        | Uplink::NetworkPart(_)
+        | Uplink::Weights(_)
+        | Uplink::Extension(_) => None,
     }
 }
 

@@ -7,8 +7,10 @@
 mod alone;
 mod alternating;
 mod clustered;
+mod clustered_alone;
 mod exchanged;
 mod networks;
+mod users;
 
 use posse_core::{AgentId, Downlink, Uplink, UserId};
 use posse_sim::RunConfig;

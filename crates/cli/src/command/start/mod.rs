@@ -19,7 +19,7 @@ Examples:
 An algorithm is written in Rust against a clone of posse, which is looked for above the current directory; --posse
 names it elsewhere. docs/guides/add-an-algorithm.md says what the parts of an algorithm do.")]
 pub(crate) struct Args {
-    /// What to write
+    /// What to write: an experiment, a federation or a crate with an algorithm
     #[arg(value_enum)]
     what: What,
     /// The name of the experiment, federation or crate

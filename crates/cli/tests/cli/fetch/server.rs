@@ -17,9 +17,9 @@ pub(crate) enum Manner {
     WithoutRanges(Vec<u8>),
     /// So many bytes of what is asked for, and then the line is cut.
     Cut(Vec<u8>, usize),
-    /// Somewhere else.
+    /// A redirect to this address.
     Redirect(String),
-    /// This status.
+    /// This HTTP status, without a body.
     Status(u16),
     /// Nothing, until the client hangs up.
     Silence,

@@ -67,7 +67,7 @@ impl Data {
         }
     }
 
-    /// F(θ).
+    /// The loss F(θ), a sum over the whole history.
     fn loss(&self, theta: &[f64]) -> f64 {
         let mut x = vec![0.0; theta.len()];
         let sum: f64 = (0..self.history.len())

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bytes::Bytes;
 use prost::Message;
 
 use super::super::journal::Journal;
@@ -88,8 +89,17 @@ impl Life {
     }
 
     pub(super) fn note(&mut self, event: Event) {
+        self.write(|journal| journal.note(event));
+    }
+
+    /// Notes a frame that came as these bytes.
+    pub(super) fn note_received(&mut self, frame: &Bytes) {
+        self.write(|journal| journal.note_received(frame));
+    }
+
+    fn write(&mut self, entry: impl FnOnce(&mut Journal)) {
         let Some(journal) = &mut self.journal else { return };
-        journal.note(event);
+        entry(journal);
         if journal.overflows() && !self.has_gap() {
             self.mend();
         }

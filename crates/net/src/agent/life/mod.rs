@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use posse_core::privacy::PrivacyPolicy;
 use posse_core::session::{DownFrame, Endpoint, UpFrame};
 use posse_core::{AgentId, Arms, Epoch, Incarnation, ProtocolError, Shape, Tick, UserId};
@@ -232,7 +233,8 @@ impl Life {
         self.secret = secret;
     }
 
-    /// Looks at an offer before the choice. Returns whether there is a question whose answer nobody has waited for yet.
+    /// Looks at an offer before the choice. Returns whether the agent has asked a question whose answer no earlier
+    /// choice has waited for.
     pub(super) fn prepare(&mut self, user: UserId, arms: &Arms, now: Tick) -> Result<bool, ChooseError> {
         if self.closed {
             return Err(ChooseError::Closed);
@@ -355,10 +357,16 @@ impl Life {
 
     /// Takes in a frame from the coordinator and queues the agent's answer, if there is one. After a gap
     /// between frames this life is over, because its state is older than what the coordinator knows.
-    pub(super) fn receive(&mut self, frame: DownFrame, now: Tick) -> Result<(), ProtocolError> {
-        self.status.bytes += frame.cost().bytes;
+    ///
+    /// `bytes` is what the frame was decoded from; the journal keeps it.
+    pub(super) fn receive(
+        &mut self,
+        frame: DownFrame,
+        bytes: &Bytes,
+        now: Tick,
+    ) -> Result<(), ProtocolError> {
+        self.status.bytes += bytes.len() as u64;
         let (before, greeting) = (self.endpoint.received(), frame.greeting);
-        let kept = self.journal.is_some().then(|| frame.to_wire());
         let answer = self.endpoint.receive(now, frame).inspect_err(|error| {
             if matches!(error, ProtocolError::FrameGap { .. }) {
                 self.over = Some("the coordinator knows more of this life than its state");
@@ -367,9 +375,7 @@ impl Life {
         if self.endpoint.received() != before {
             self.unreadable = 0;
         }
-        if let Some(frame) = kept {
-            self.note(Event::Received(frame));
-        }
+        self.note_received(bytes);
         self.status.downlinks += u64::from(self.endpoint.received() != before);
         if greeting > 0 {
             self.status.connected = true;
@@ -496,7 +502,8 @@ impl Life {
             }
             Event::Received(frame) => {
                 let frame = DownFrame::from_wire(frame).map_err(|error| wrong(&error))?;
-                self.receive(frame, now).map_err(|error| wrong(&error))?;
+                // There is no journal while one is replayed, so nothing is written.
+                self.receive(frame, &Bytes::new(), now).map_err(|error| wrong(&error))?;
             }
             Event::Asked(question) => {
                 let question = posse_core::wire::decode_uplink(&question).map_err(|error| wrong(&error))?;

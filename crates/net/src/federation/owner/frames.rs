@@ -49,7 +49,10 @@ impl Owner {
         match (judged, answer) {
             (Ok(step), ReplyTo::Link(_)) => self.follow_frame(step, bytes, outcome),
             (Ok(step), ReplyTo::Exchange(_, reply)) => {
-                self.let_go(agent, Status::aborted("this agent came by a call: whoever calls has no link"));
+                self.let_go(
+                    agent,
+                    Status::aborted("this agent made a call: an agent that exchanges by calls has no link"),
+                );
                 self.mailboxes.entry(agent).or_default();
                 self.follow_frame(step, bytes, outcome);
                 outcome.exchanges.push((agent, reply));

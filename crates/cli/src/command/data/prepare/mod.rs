@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
             }
             (_, Some(files), _) => recommenders::prepare(args, &recommenders::with_events(args, files?)?)?,
             (_, _, Some(files)) => logs::prepare(args, &files?)?,
-            _ => bail!("nobody knows how to prepare {}", set.name),
+            _ => bail!("{} cannot be prepared by this command", set.name),
         },
         None if args.name == "events" || args.name == "banditlib" => events::prepare(args)?,
         None if args.name == "ratings" => recommenders::prepare_users(args, &recommenders::own(args)?)?,
