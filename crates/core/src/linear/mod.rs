@@ -9,6 +9,7 @@ pub(crate) mod exchange_agent;
 pub(crate) mod exchange_coordinator;
 pub(crate) mod exchange_lin_ucb;
 pub(crate) mod exchange_price;
+pub(crate) mod exchange_relay;
 pub(crate) mod fed_lin_ucb;
 pub(crate) mod inverse_gap;
 pub(crate) mod lin_phe;

@@ -551,7 +551,7 @@ pub struct LogEntry {
     pub agent: u64,
     #[prost(uint64, tag = "2")]
     pub tick: u64,
-    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9, 10")]
     pub event: ::core::option::Option<log_entry::Event>,
 }
 /// Nested message and enum types in `LogEntry`.
@@ -577,6 +577,9 @@ pub mod log_entry {
         /// What the agent had shared in entries before this one counts for nothing.
         #[prost(message, tag = "9")]
         Retracted(super::Retracted),
+        /// A relay took in a message of its parent.
+        #[prost(message, tag = "10")]
+        Heard(super::DownFrame),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -749,6 +752,19 @@ pub struct ExchangeCoordinatorState {
     #[prost(double, tag = "6")]
     pub doubt: f64,
 }
+/// A relay of the asynchronous protocols.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExchangeRelayState {
+    /// The coordinator that its children see.
+    #[prost(bytes = "vec", tag = "1")]
+    pub below: ::prost::alloc::vec::Vec<u8>,
+    /// What its parent sees.
+    #[prost(message, optional, tag = "2")]
+    pub view: ::core::option::Option<ViewState>,
+    /// Information of what the parent has or is about to have.
+    #[prost(double, tag = "3")]
+    pub sent_information: f64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EndpointState {
     #[prost(uint64, tag = "1")]
@@ -809,6 +825,9 @@ pub struct HubState {
     /// When the last event of the log happened, in microseconds. Time goes on from here after a restart.
     #[prost(uint64, tag = "4")]
     pub latest: u64,
+    /// A relay's end of the link to its parent; its machine is the one above.
+    #[prost(message, optional, tag = "5")]
+    pub parent: ::core::option::Option<EndpointState>,
 }
 /// Sums over the observations between two releases, in units of fixed point: the lower triangle of Σxxᵀ, then Σxy.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

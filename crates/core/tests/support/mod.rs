@@ -295,6 +295,7 @@ pub(crate) fn log_entries() -> impl Strategy<Value = LogEntry> {
         agents().prop_map(LogEvent::Left),
         agents().prop_map(LogEvent::Retracted),
         (agents(), up_frames()).prop_map(|(agent, frame)| LogEvent::Accepted(agent, frame)),
+        down_frames().prop_map(LogEvent::Heard),
         Just(LogEvent::Ticked),
         integers().prop_map(|epoch| LogEvent::EpochBegan(Epoch(epoch))),
     ];
