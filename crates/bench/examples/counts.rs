@@ -115,6 +115,7 @@ fn simulate(n: usize) -> Result<(), Box<dyn Error>> {
         world: WorldConfig::Linear(LinearConfig { dimension: 25, arms: 25, ..LinearConfig::default() }),
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         algorithm: Algorithm::AsyncLinUcb(AsyncLinUcb::default()),
     };

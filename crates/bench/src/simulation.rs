@@ -53,6 +53,7 @@ pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
                 world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
                 arrival: ArrivalConfig::Uniform,
                 network: NetworkConfig::default(),
+                topology: posse_sim::TopologyConfig::default(),
                 faults: FaultConfig::default(),
                 algorithm,
             };
@@ -89,6 +90,7 @@ pub fn simulated_clicks(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
                 world: WorldConfig::Glm(GlmWorldConfig { form: Form::Authors, ..Default::default() }),
                 arrival: ArrivalConfig::RoundRobin,
                 network: NetworkConfig::default(),
+                topology: posse_sim::TopologyConfig::default(),
                 faults: FaultConfig::default(),
                 algorithm,
             };

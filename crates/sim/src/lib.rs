@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Seed};
-//! use posse_sim::RunConfig;
+//! use posse_sim::{RunConfig, TopologyConfig};
 //! use posse_sim::network::{FaultConfig, NetworkConfig};
 //! use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
 //!
@@ -20,6 +20,7 @@
 //!     arrival: ArrivalConfig::Uniform,
 //!     network: NetworkConfig::default(),
 //!     faults: FaultConfig::default(),
+//!     topology: TopologyConfig::default(),
 //!     algorithm: Algorithm::LinUcb(LinUcb::default()),
 //! };
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
@@ -62,6 +63,7 @@ pub mod network;
 mod observer;
 mod simulation;
 mod tally;
+mod topology;
 pub mod world;
 
 pub use agent_groups::{AgentGroups, GroupBy};
@@ -71,4 +73,5 @@ pub use invariants::Invariants;
 pub use ledger::{Ledger, Share};
 pub use observer::{Direction, Event, Observer, Sent, Stage};
 pub use simulation::{RunConfig, RunError};
-pub use tally::Tally;
+pub use tally::{LevelCost, Tally};
+pub use topology::{LevelLinks, TopologyConfig};

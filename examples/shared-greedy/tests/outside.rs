@@ -17,6 +17,7 @@ fn run(algorithm: Algorithm, network: NetworkConfig) -> RunConfig {
         world: WorldConfig::Linear(LinearConfig { dimension: 5, arms: 10, ..LinearConfig::default() }),
         arrival: ArrivalConfig::Uniform,
         network,
+        topology: posse_sim::TopologyConfig::default(),
         faults: Default::default(),
         algorithm,
     }

@@ -2,9 +2,9 @@
 //! out of it.
 
 use posse_core::{ConfigError, Seed};
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, WorldConfig};
+use posse_sim::{RunConfig, TopologyConfig};
 use serde::de::DeserializeOwned;
 
 use super::diagnostic::Diagnostic;
@@ -63,7 +63,7 @@ fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
     } else if config.arrival.build(agents, horizon, seed).err().as_ref() == Some(error) {
         Some(Section::Arrival)
     } else {
-        let rest = [Section::Network, Section::Faults].into_iter().find(|section| of(*section));
+        let rest = [Section::Network, Section::Faults, Section::Topology].into_iter().find(|section| of(*section));
         Some(rest.unwrap_or(Section::Algorithm))
     }
 }
@@ -104,6 +104,7 @@ impl Combination<'_> {
             arrival: self.part::<ArrivalConfig>(Section::Arrival)?,
             network: self.part::<NetworkConfig>(Section::Network)?,
             faults: self.part::<FaultConfig>(Section::Faults)?,
+            topology: self.part::<TopologyConfig>(Section::Topology)?,
             algorithm,
         })
     }

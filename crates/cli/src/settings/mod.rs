@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use posse_core::Algorithm;
 use posse_core::settings::{Described, DescribedKinds, Takes};
 pub(crate) use posse_core::settings::{Kind, Setting};
+use posse_sim::TopologyConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, WorldConfig};
 use serde::Serialize;
@@ -38,14 +39,16 @@ pub(crate) enum Section {
     Network,
     /// The table `[faults]`: how machines fail.
     Faults,
+    /// The table `[topology]`: the relays between agents and coordinator.
+    Topology,
     /// The tables `[[algorithm]]`: the algorithms that are compared.
     Algorithm,
 }
 
 impl Section {
     /// Every section, in the order of an experiment.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Environment, Self::Arrival, Self::Network, Self::Faults, Self::Algorithm];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Environment, Self::Arrival, Self::Network, Self::Faults, Self::Topology, Self::Algorithm];
 
     /// Its key in an experiment.
     pub(crate) const fn key(self) -> &'static str {
@@ -54,6 +57,7 @@ impl Section {
             Self::Arrival => "arrival",
             Self::Network => "network",
             Self::Faults => "faults",
+            Self::Topology => "topology",
             Self::Algorithm => "algorithm",
         }
     }
@@ -69,7 +73,7 @@ impl Section {
         match self {
             Self::Environment | Self::Arrival => Some("kind"),
             Self::Algorithm => Some("name"),
-            Self::Network | Self::Faults => None,
+            Self::Network | Self::Faults | Self::Topology => None,
         }
     }
 
@@ -110,6 +114,10 @@ impl Section {
                 let config = json(&FaultConfig::default());
                 vec![variant("faults", "what goes wrong with machines", config, FaultConfig::settings())]
             }
+            Self::Topology => {
+                let config = json(&TopologyConfig::default());
+                vec![variant("topology", "relays between agents and coordinator", config, TopologyConfig::settings())]
+            }
             Self::Algorithm => {
                 let all = Algorithm::all().into_iter();
                 all.map(|config| variant(config.name(), config.summary(), json(&config), config.settings()))
@@ -125,6 +133,7 @@ impl Section {
             Self::Arrival => Some("uniform"),
             Self::Network => Some("network"),
             Self::Faults => Some("faults"),
+            Self::Topology => Some("topology"),
             Self::Algorithm => None,
         }
     }
@@ -134,7 +143,7 @@ impl Section {
         match self {
             Self::Environment => "environment",
             Self::Arrival => "arrival",
-            Self::Network | Self::Faults => "table",
+            Self::Network | Self::Faults | Self::Topology => "table",
             Self::Algorithm => "algorithm",
         }
     }
@@ -184,6 +193,7 @@ impl Variant {
             Section::Arrival => filled::<ArrivalConfig>(whole),
             Section::Network => filled::<NetworkConfig>(whole),
             Section::Faults => filled::<FaultConfig>(whole),
+            Section::Topology => filled::<TopologyConfig>(whole),
             Section::Algorithm => filled::<Algorithm>(whole),
         }?;
         match &filled[key] {

@@ -55,6 +55,7 @@ pub(crate) fn small(seed: u64, agents: u64, horizon: u64, algorithm: Algorithm) 
         world: linear(5, 10),
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         algorithm,
     }
