@@ -1,7 +1,9 @@
 //! Promises of relays over links that lose, repeat and hold back frames, and of relays that restart from their logs.
 
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, Step, UpFrame};
-use posse_core::{AgentId, Algorithm, Incarnation, LevelConfig, Levels, Seed, Shape, Stream, Tick, TimeSpan, UserId};
+use posse_core::{
+    AgentId, Algorithm, Incarnation, LevelConfig, Levels, Seed, Shape, Stream, Tick, TimeSpan, UserId,
+};
 
 use crate::Violation;
 use crate::host::{FEDERATION, NOW, STEPS, arms, reward};

@@ -33,7 +33,8 @@ pub(crate) fn relays_count_once(algorithm: &Algorithm, shape: Shape) -> Result<(
         let held: u64 = tree.agents.iter().map(|agent| agent.inspect().held()).sum();
         let (shared, between) = (tree.root.inspect().observations, tree.in_relays());
         if held + between + shared != STEPS {
-            let what = format!("of {STEPS} observations {shared} are shared, {between} in relays, {held} wait");
+            let what =
+                format!("of {STEPS} observations {shared} are shared, {between} in relays, {held} wait");
             return Err(wrong(what));
         }
         let Some(sum) = tree.everything().filter(|sum| sum.dimension() == tree.learned.dimension()) else {
@@ -41,7 +42,9 @@ pub(crate) fn relays_count_once(algorithm: &Algorithm, shape: Shape) -> Result<(
         };
         let off = |a: &[f64], b: &[f64]| a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-9 * STEPS as f64);
         if sum.count() == STEPS && off(sum.gram(), tree.learned.gram()) {
-            return Err(wrong("the counts are right, and the sums are not those of the observations".to_owned()));
+            return Err(wrong(
+                "the counts are right, and the sums are not those of the observations".to_owned(),
+            ));
         }
     }
     Ok(())
@@ -100,7 +103,8 @@ pub(crate) fn relays_refuse_unchanged(algorithm: &Algorithm, shape: Shape) -> Re
     let stranger = posse_core::AgentId(1_000_000);
     let request = posse_core::Uplink::RoundRequest { observations: 0 };
     let refused = relay.receive(crate::host::NOW, stranger, request).is_err();
-    let heard = [foreign, regroup].into_iter().filter_map(|message| relay.hear(crate::host::NOW, message).ok());
+    let heard =
+        [foreign, regroup].into_iter().filter_map(|message| relay.hear(crate::host::NOW, message).ok());
     let said = heard.fold(0, |sum, passed| sum + passed.up.len() + passed.down.len());
     if !refused || said > 0 || relay.save() != before {
         return Err(wrong("it took a message that makes no sense".to_owned()));

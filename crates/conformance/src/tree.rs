@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use posse_core::wire::{encode_downlink, encode_uplink};
 use posse_core::{
-    Agent, AgentId, Algorithm, Coordinator, Downlink, Entrance, Evidence, LevelConfig, Levels, Outgoing, Passed,
-    Relay, Shape, Uplink, UserId,
+    Agent, AgentId, Algorithm, Coordinator, Downlink, Entrance, Evidence, LevelConfig, Levels, Outgoing,
+    Passed, Relay, Shape, Uplink, UserId,
 };
 
 use crate::host::{Event, FEDERATION, NOW, arms, reward};
@@ -50,7 +50,8 @@ impl<'a> Tree<'a> {
         let text = |error: posse_core::ConfigError| error.to_string();
         let levels = Levels::new(algorithm, &FEDERATION, configs).map_err(text)?;
         let relay = |depth| levels.relay(depth + 1, shape).map_err(text);
-        let made = relays.iter().enumerate().map(|(depth, count)| (0..*count).map(|_| relay(depth)).collect());
+        let made =
+            relays.iter().enumerate().map(|(depth, count)| (0..*count).map(|_| relay(depth)).collect());
         let relays = made.collect::<Result<Vec<Vec<_>>, String>>()?;
         let agent = |id| levels.agent(AgentId(id), shape, &FEDERATION).map_err(text);
         let mut tree = Self {

@@ -77,7 +77,9 @@ pub trait Recipe: fmt::Debug + Send + Sync {
     fn relaying(&self, _federation: &Federation) -> Relaying {
         Relaying::No(match self.sharing() {
             Sharing::Nothing => "its agents never speak: there is nothing to relay",
-            Sharing::Clusters => "groups are found by comparing the clusters of all agents, which a sum hides",
+            Sharing::Clusters => {
+                "groups are found by comparing the clusters of all agents, which a sum hides"
+            }
             Sharing::Rounds | Sharing::MinimisedRounds | Sharing::OnlineRounds => {
                 "no relay for its rounds is built: use async-lin-ucb, fed-lin-ucb or sync-lin-ucb"
             }

@@ -23,7 +23,9 @@ fn every_algorithm_with_relays_keeps_their_promises() {
         }
         checked.push(case.algorithm.name());
     }
-    for name in ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "async-lin-ucb-am", "fed-lin-ucb"] {
+    for name in
+        ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "async-lin-ucb-am", "fed-lin-ucb", "sync-lin-ucb"]
+    {
         assert!(checked.contains(&name), "{name} has relays");
     }
 }
@@ -52,7 +54,11 @@ fn thresholds_of_levels_multiply_to_those_of_the_algorithm() {
     let whole = LinkThresholds { upload: Threshold(8.0), download: Threshold(27.0) };
     let level = LevelConfig::default().resolve(whole, 3);
     assert!((level.upload.0 - 2.0).abs() < 1e-12 && (level.download.0 - 3.0).abs() < 1e-12);
-    assert_eq!(LevelConfig::default().resolve(whole, 1), whole, "one level is the algorithm as it was written");
+    assert_eq!(
+        LevelConfig::default().resolve(whole, 1),
+        whole,
+        "one level is the algorithm as it was written"
+    );
     let set = LevelConfig { upload_threshold: Some(Threshold(1.5)), ..Default::default() };
     assert_eq!(set.resolve(whole, 3).upload, Threshold(1.5));
     let wrong = LevelConfig { download_threshold: Some(Threshold(0.5)), ..Default::default() };
@@ -114,7 +120,11 @@ fn uploads_of_children_go_up_as_one_sum_while_another_is_on_its_way() {
 fn a_snapshot_from_above_is_added_to_what_waits_here() {
     let mut relay = relay(1e9);
     relay.receive(NOW, AgentId(0), upload(1, [1.0, 0.0])).unwrap();
-    assert_eq!(relay.hear(NOW, snapshot(5, 0, false, 10)).unwrap(), Passed::default(), "nobody is behind by 1e9");
+    assert_eq!(
+        relay.hear(NOW, snapshot(5, 0, false, 10)).unwrap(),
+        Passed::default(),
+        "nobody is behind by 1e9"
+    );
     assert_eq!(relay.below().observations, 11);
     assert_eq!(relay.hear(NOW, snapshot(4, 0, false, 3)).unwrap(), Passed::default());
     assert_eq!(relay.below().observations, 11, "an older one changes nothing");

@@ -58,7 +58,14 @@ pub struct LevelLinks {
 
 impl Default for TopologyConfig {
     fn default() -> Self {
-        Self { levels: 1, fan_out: 10, split: true, relay_threshold: None, relay_restart: 0.0, own: Vec::new() }
+        Self {
+            levels: 1,
+            fan_out: 10,
+            split: true,
+            relay_threshold: None,
+            relay_restart: 0.0,
+            own: Vec::new(),
+        }
     }
 }
 

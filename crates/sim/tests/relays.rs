@@ -3,7 +3,7 @@
 
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedLinUcb, JoinPolicy, ProtocolConfig, Seed, Stream,
-    Threshold, TimeSpan,
+    SyncLinUcb, Threshold, TimeSpan,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;
@@ -82,11 +82,29 @@ fn a_relay_for_each_agent_speaks_as_the_agent_would() {
     }
 }
 
+/// A sum of sums is the sum: agents choose as without relays, and every round has everything.
+#[test]
+fn rounds_through_relays_are_rounds() {
+    let sync = |join| SyncLinUcb { round_threshold: Threshold(1.0), join, ..Default::default() };
+    for (seed, join) in [(0, JoinPolicy::Eager), (1, JoinPolicy::Lazy), (2, JoinPolicy::Eager)] {
+        let flat = small(seed, 9, 400, Algorithm::SyncLinUcb(sync(join)));
+        let (log, tally) = run(&flat);
+        assert!(tally.rounds > 5);
+        for topology in [tree(2, 1), tree(2, 3), tree(3, 2)] {
+            let (other, through) = run(&RunConfig { topology, ..flat.clone() });
+            assert_eq!(log.choices(), other.choices(), "seed {seed}");
+            assert_eq!((tally.rounds, tally.up.messages), (through.rounds, through.up.messages));
+            assert!(through.messages_at_root() < tally.messages_at_root());
+        }
+    }
+}
+
 #[test]
 fn perfect_links_change_nothing_at_any_level() {
     let algorithms = [
         async_lin_ucb(1.5, 2.0),
         Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(1.5)), ..Default::default() }),
+        Algorithm::SyncLinUcb(SyncLinUcb { round_threshold: Threshold(1.0), ..Default::default() }),
     ];
     for algorithm in algorithms {
         let ideal = RunConfig { topology: tree(3, 2), ..small(3, 8, 400, algorithm) };
@@ -133,7 +151,14 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
         snapshot_in_receipt: draw.below(2) == 0,
         ..protocol(gamma(&mut draw), gamma(&mut draw))
     };
-    let algorithm = match draw.below(5) {
+    let join = protocol.join;
+    let algorithm = match draw.below(7) {
+        3 | 4 => Algorithm::SyncLinUcb(SyncLinUcb {
+            round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),
+            join,
+            round_deadline: Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0),
+            ..Default::default()
+        }),
         0 => Algorithm::AsyncLinTs(AsyncLinTs { protocol, ..Default::default() }),
         1 => Algorithm::AsyncLinPhe(AsyncLinPhe { protocol, ..Default::default() }),
         2 => Algorithm::FedLinUcb(FedLinUcb {
@@ -204,8 +229,9 @@ fn evidence_is_conserved_at_every_level_when_the_root_loses_history() {
 
 #[test]
 fn a_relay_that_counts_twice_is_caught() {
-    let caught = (0..20).filter(|seed| {
-        let config = chaotic(*seed, false);
+    let uploads = (0..40).map(|seed| chaotic(seed, false));
+    let uploads = uploads.filter(|config| config.algorithm.name() != "sync-lin-ucb").take(20);
+    let caught = uploads.filter(|config| {
         let mut invariants = Invariants::of(&config.algorithm);
         let _ = config.run_with_planted_bug(&mut invariants);
         invariants.violation().is_some()

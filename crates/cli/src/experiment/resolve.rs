@@ -63,7 +63,8 @@ fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
     } else if config.arrival.build(agents, horizon, seed).err().as_ref() == Some(error) {
         Some(Section::Arrival)
     } else {
-        let rest = [Section::Network, Section::Faults, Section::Topology].into_iter().find(|section| of(*section));
+        let rest =
+            [Section::Network, Section::Faults, Section::Topology].into_iter().find(|section| of(*section));
         Some(rest.unwrap_or(Section::Algorithm))
     }
 }

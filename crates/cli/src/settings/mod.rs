@@ -116,7 +116,12 @@ impl Section {
             }
             Self::Topology => {
                 let config = json(&TopologyConfig::default());
-                vec![variant("topology", "relays between agents and coordinator", config, TopologyConfig::settings())]
+                vec![variant(
+                    "topology",
+                    "relays between agents and coordinator",
+                    config,
+                    TopologyConfig::settings(),
+                )]
             }
             Self::Algorithm => {
                 let all = Algorithm::all().into_iter();

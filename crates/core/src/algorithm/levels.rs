@@ -72,7 +72,8 @@ impl Levels {
     /// A relay `depth` links below the root, from 1 to one less than there are levels.
     pub fn relay(&self, depth: usize, shape: Shape) -> Result<Box<dyn Relay>, ConfigError> {
         let refused = || ConfigError::new("levels", self.0.len(), "there is no relay at this depth");
-        let (Some(above), Some(below)) = (depth.checked_sub(1).and_then(|d| self.0.get(d)), self.0.get(depth))
+        let (Some(above), Some(below)) =
+            (depth.checked_sub(1).and_then(|d| self.0.get(d)), self.0.get(depth))
         else {
             return Err(refused());
         };

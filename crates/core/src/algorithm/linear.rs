@@ -321,6 +321,14 @@ impl Recipe for SyncLinUcb {
     fn privacy(&self) -> Option<&PrivacyConfig> {
         self.privacy.as_ref()
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        if self.privacy.is_some() { Relaying::No(PRIVATE) } else { Relaying::ByRounds }
+    }
+
+    fn relay(&self, shape: Shape, _above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension())))
+    }
 }
 
 impl Recipe for FedLinUcb {

@@ -765,6 +765,24 @@ pub struct ExchangeRelayState {
     #[prost(double, tag = "3")]
     pub sent_information: f64,
 }
+/// A relay of rounds of evidence.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RoundRelayState {
+    /// The coordinator that its children see, with its own versions and rounds; `opened` to `included` are the open round.
+    #[prost(message, optional, tag = "1")]
+    pub below: ::core::option::Option<CoordinatorState>,
+    /// The state of its parent, and the parent's round that is open here.
+    #[prost(uint64, tag = "2")]
+    pub parent_version: u64,
+    #[prost(uint64, tag = "3")]
+    pub parent_round: u64,
+    /// A round was asked for.
+    #[prost(bool, tag = "4")]
+    pub requested: bool,
+    /// The parts of the open round were sent.
+    #[prost(bool, tag = "5")]
+    pub answered: bool,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EndpointState {
     #[prost(uint64, tag = "1")]

@@ -10,21 +10,21 @@ use super::conservation::uploaded;
 use crate::observer::{Event, Stage};
 
 /// A relay, by depth and number.
-type Place = (usize, usize);
+type RelayAt = (usize, usize);
 
 #[derive(Default)]
 pub(super) struct Relayed {
     /// Uploads carry what is new. Parts of rounds stay with agents until a round has them, and are counted there.
     by_uploads: bool,
     /// Observations that each relay took in from below.
-    taken_in: BTreeMap<Place, u64>,
+    taken_in: BTreeMap<RelayAt, u64>,
     /// Uploads of each relay that its parent took in, in order.
-    passed: Vec<(Place, u64, Evidence)>,
+    passed: Vec<(RelayAt, u64, Evidence)>,
     /// Observations that the root confirmed and then lost with the end of its log.
-    lost: BTreeMap<Place, u64>,
+    lost: BTreeMap<RelayAt, u64>,
     /// Observations of an upload that the root lost while it was in flight: sent again, unless a message from
     /// before the loss confirms it.
-    limbo: BTreeMap<Place, u64>,
+    limbo: BTreeMap<RelayAt, u64>,
 }
 
 impl Relayed {
@@ -84,14 +84,16 @@ impl Relayed {
         let Some(held) = stage.coordinator().inspect().evidence else { return Ok(()) };
         let mut sum = Evidence::none(held.dimension());
         self.at_root().for_each(|evidence| sum.add(evidence));
-        same(held, &sum).map_err(|what| format!("the root's sums are not those of the relays' uploads: {what}"))
+        same(held, &sum)
+            .map_err(|what| format!("the root's sums are not those of the relays' uploads: {what}"))
     }
 
-    fn check_relay(&mut self, place: Place, relay: &dyn Relay) -> Result<(), String> {
+    fn check_relay(&mut self, place: RelayAt, relay: &dyn Relay) -> Result<(), String> {
         let (above, below) = (relay.above(), relay.below());
-        let of = |map: &BTreeMap<Place, u64>| map.get(&place).copied().unwrap_or(0);
+        let of = |map: &BTreeMap<RelayAt, u64>| map.get(&place).copied().unwrap_or(0);
         let arrived = |number| self.passed.iter().any(|(at, n, _)| *at == place && *n == number);
-        let on_its_way = above.in_flight.filter(|(number, _)| !arrived(*number)).map_or(0, |(_, count)| count);
+        let on_its_way =
+            above.in_flight.filter(|(number, _)| !arrived(*number)).map_or(0, |(_, count)| count);
         let passed: u64 =
             self.passed.iter().filter(|(at, ..)| *at == place).map(|(_, _, evidence)| evidence.count()).sum();
         let (taken_in, lost, confirmed) = (of(&self.taken_in), of(&self.lost), of(&self.limbo));

@@ -539,7 +539,8 @@ impl Linked {
             step.up.into_iter().for_each(|frame| self.send_above(place, frame, now));
         }
         let station = self.station(place);
-        if let Some(deadline) = station.hub.deadline().filter(|at| station.timer.is_none_or(|set| *at < set)) {
+        if let Some(deadline) = station.hub.deadline().filter(|at| station.timer.is_none_or(|set| *at < set))
+        {
             station.timer = Some(deadline);
             self.queue.push(deadline.max(now), place.map_or(Due::HubTimer, Due::RelayTimer));
         }
@@ -717,7 +718,9 @@ impl Stage for Linked {
 
     fn relays(&self) -> Vec<Vec<&dyn Relay>> {
         let depths = self.relays.iter();
-        depths.map(|stations| stations.iter().filter_map(|station| station.hub.as_relay()).collect()).collect()
+        depths
+            .map(|stations| stations.iter().filter_map(|station| station.hub.as_relay()).collect())
+            .collect()
     }
 
     fn agents(&self) -> Vec<AgentId> {

@@ -6,8 +6,8 @@ mod population;
 mod queue;
 
 use posse_core::{
-    Algorithm, ConfigError, Federation, InputError, JoinPolicy, Levels, Placement, ProtocolError, Relay, Seed,
-    Shape,
+    Algorithm, ConfigError, Federation, InputError, JoinPolicy, Levels, Placement, ProtocolError, Relay,
+    Seed, Shape,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
