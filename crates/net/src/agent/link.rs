@@ -33,7 +33,7 @@ const AT_ONCE: usize = 8;
 const LEAST: usize = 1 << 20;
 
 /// A way to the coordinator.
-pub(super) struct Carrier {
+pub(crate) struct Carrier {
     endpoint: Endpoint,
     client: Option<CoordinatorClient<Channel>>,
     federation: Option<MetadataValue<Ascii>>,
@@ -50,7 +50,7 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    pub(super) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
         let wrong = |name, value: &str, allowed| ConfigError::new(name, value, allowed);
         let url = &config.coordinator;
         let endpoint = Endpoint::from_shared(url.clone()).ok().filter(|endpoint| {
@@ -111,7 +111,7 @@ impl Carrier {
         })
     }
 
-    fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
         metadata.insert(self.credential.0, self.credential.1.clone());
@@ -121,7 +121,7 @@ impl Carrier {
         request
     }
 
-    async fn client(&mut self) -> Result<CoordinatorClient<Channel>, Status> {
+    pub(crate) async fn client(&mut self) -> Result<CoordinatorClient<Channel>, Status> {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
@@ -133,8 +133,20 @@ impl Carrier {
     }
 
     /// Names these processes in every join from now on, this one last.
-    pub(super) fn set_instances(&mut self, instances: &[u64]) {
+    pub(crate) fn set_instances(&mut self, instances: &[u64]) {
         self.instances = instances.to_vec();
+    }
+
+    /// Ends the connection; the next call makes another.
+    #[cfg(feature = "coordinator")]
+    pub(crate) fn disconnect(&mut self) {
+        self.client = None;
+    }
+
+    /// Bytes of the longest frame that may come, as the last join said.
+    #[cfg(feature = "coordinator")]
+    pub(crate) const fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Takes the token that is in its file now. If the file cannot be read, the old token stays.
@@ -147,7 +159,7 @@ impl Carrier {
     }
 
     /// Joins to go on with a life, or for a new one after it; 0 stands for no life at all.
-    async fn join(&mut self, life: u64, resumes: bool) -> Result<JoinReply, Status> {
+    pub(crate) async fn join(&mut self, life: u64, resumes: bool) -> Result<JoinReply, Status> {
         self.refresh_token();
         let (instance, previous) =
             self.instances.split_last().map_or((0, &[][..]), |(own, earlier)| (*own, earlier));
@@ -174,7 +186,7 @@ impl Carrier {
     }
 
     /// Asks for the rules and a new life until there is an answer.
-    pub(super) async fn join_patiently(
+    pub(crate) async fn join_patiently(
         &mut self,
         config: &AgentConfig,
     ) -> Result<(Rules, Incarnation), AgentError> {
@@ -217,7 +229,7 @@ fn bearer(token: &str) -> Result<(&'static str, MetadataValue<Ascii>), ConfigErr
 }
 
 /// The answer to a call, unless it takes too long.
-async fn in_time<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+pub(crate) async fn in_time<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
     let answer = tokio::time::timeout(PATIENCE, call).await;
     Ok(answer.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
 }
@@ -231,7 +243,7 @@ fn is_final(status: &Status) -> bool {
 }
 
 /// How long to wait before the next attempt: twice as long each time, and not all agents at once.
-fn pause(config: &AgentConfig, attempt: u32) -> Duration {
+pub(crate) fn pause(config: &AgentConfig, attempt: u32) -> Duration {
     let longest = config.first_pause.saturating_mul(1 << attempt.min(20)).min(config.longest_pause);
     let salt = std::process::id().into();
     let now = crate::Clock::system().now().0;

@@ -157,6 +157,14 @@ pub enum ServeError {
         /// The error that kept the federation from opening.
         error: FederationError,
     },
+    /// A relay does not find its parent, or is not taken there.
+    #[error("federation \"{name}\" is a relay: {why}")]
+    Relay {
+        /// The name of the federation.
+        name: String,
+        /// What kept the relay from joining.
+        why: String,
+    },
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
@@ -362,6 +370,7 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let mut federations = Vec::new();
     for federation in &config.federations {
         let directory = config.log_directory(&federation.name);
+        let federation = introduced(federation, &directory).await?;
         let open = || {
             let (clock, metrics) = (options.clock.clone(), metrics.clone());
             let tracer = options.tracer.clone();
@@ -439,11 +448,35 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
             let _ = axum::serve(listener, site).with_graceful_shutdown(shutdown).await;
         }));
     }
+    #[cfg(feature = "agent")]
+    for relay in federations.iter().filter(|federation| federation.config().parent.is_some()) {
+        tasks.push(tokio::spawn(crate::relay::drive(relay.clone(), stopped.clone())));
+    }
     let changeable = Arc::new(changeable);
     tasks.push(tokio::spawn(housekeeping(federations.clone(), Arc::clone(&changeable), health, stopped)));
     info!(%address, federations = federations.len(), tls = config.tls.is_some(), "listening");
     let limits = Mutex::new(config.limits);
     Ok(Running { address, admin: admin_address, federations, metrics, changeable, limits, stop, tasks })
+}
+
+/// The settings of a federation, with who it is at its parent if it is a relay.
+#[cfg(feature = "agent")]
+async fn introduced(federation: &FederationConfig, directory: &Path) -> Result<FederationConfig, ServeError> {
+    let introduced = crate::relay::introduce(federation.clone(), directory).await;
+    introduced.map_err(|error| ServeError::Relay { name: federation.name.clone(), why: error.to_string() })
+}
+
+/// A program that was built without agents cannot be one to a parent.
+#[cfg(not(feature = "agent"))]
+async fn introduced(
+    federation: &FederationConfig,
+    _directory: &Path,
+) -> Result<FederationConfig, ServeError> {
+    if federation.parent.is_some() {
+        let why = "this program was built without the feature `agent`".to_owned();
+        return Err(ServeError::Relay { name: federation.name.clone(), why });
+    }
+    Ok(federation.clone())
 }
 
 /// Says over gRPC whether all federations are well.

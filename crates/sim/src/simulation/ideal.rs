@@ -230,7 +230,7 @@ impl Ideal {
     fn deliver(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
         while let Some(letter) = self.letters.pop_front() {
             match letter {
-                Letter::Up(level, child, message) => self.deliver_up(level, child, message, observer)?,
+                Letter::Up(level, child, message) => self.deliver_up(level, child, &message, observer)?,
                 Letter::Down(level, child, message) => self.deliver_down(level, child, message, observer)?,
             }
         }
@@ -241,7 +241,7 @@ impl Ideal {
         &mut self,
         level: usize,
         child: AgentId,
-        message: Uplink,
+        message: &Uplink,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
         let (kind, cost) = (message.kind(), message.cost());
@@ -256,10 +256,10 @@ impl Ideal {
             }
         }
         if level == self.relays.len() {
-            observer.observe(&Event::Up { agent: child, incarnation: LIFE, message: &message }, self);
+            observer.observe(&Event::Up { agent: child, incarnation: LIFE, message }, self);
         } else {
             let relay = child.0 as usize;
-            observer.observe(&Event::Passed { depth: level, relay, message: &message }, self);
+            observer.observe(&Event::Passed { depth: level, relay, message }, self);
         }
         match parent {
             None => self.post(0, None, outgoing),

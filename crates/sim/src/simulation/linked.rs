@@ -536,7 +536,7 @@ impl Linked {
             }
         }
         if let Some(place) = place {
-            step.up.into_iter().for_each(|frame| self.send_above(place, frame, now));
+            step.up.iter().for_each(|frame| self.send_above(place, frame, now));
         }
         let station = self.station(place);
         if let Some(deadline) = station.hub.deadline().filter(|at| station.timer.is_none_or(|set| *at < set))
@@ -547,7 +547,7 @@ impl Linked {
     }
 
     /// Sends a relay's frame to its parent.
-    fn send_above(&mut self, place: RelayPlace, frame: UpFrame, now: Tick) {
+    fn send_above(&mut self, place: RelayPlace, frame: &UpFrame, now: Tick) {
         let agent = AgentId(place.relay as u64);
         let kind = frame.message.as_ref().map_or("acknowledgement", Uplink::kind);
         let sent = Sent { direction: Direction::Up, agent, kind, cost: frame.cost() };

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use posse_core::session::{DownFrame, Hub};
+use posse_core::session::{DownFrame, Hub, UpFrame};
 use posse_core::{AgentId, Cost, Tick};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -52,6 +52,8 @@ struct Owner {
     /// `None` while the log cannot be used.
     state: Option<State>,
     links: BTreeMap<AgentId, Attached>,
+    /// Where a relay's frames for its parent go.
+    parent: Option<mpsc::Sender<UpFrame>>,
     /// Frames for agents that come and fetch them, and who waits, first come first.
     mailboxes: BTreeMap<AgentId, VecDeque<DownFrame>>,
     waiting: VecDeque<AgentId>,
@@ -84,6 +86,9 @@ struct Outcome {
     frames: Vec<(AgentId, DownFrame)>,
     exchanges: Vec<(AgentId, Reply<Vec<DownFrame>>)>,
     left: Vec<Reply<()>>,
+    /// Frames for a relay's parent, and who brought frames of it.
+    up: Vec<UpFrame>,
+    heard: Vec<Reply<()>>,
     evicted: Vec<(Reply<bool>, bool)>,
     uploads: u64,
     /// The messages of this batch, where uploads are traced.
@@ -116,6 +121,7 @@ pub(super) fn spawn(
         standing,
         state: None,
         links: BTreeMap::new(),
+        parent: None,
         mailboxes: BTreeMap::new(),
         waiting: VecDeque::new(),
         lives: Lives::default(),
@@ -272,6 +278,14 @@ impl Owner {
                     outcome.left.push(reply);
                 }
             },
+            Command::AttachParent { outbox } => {
+                self.parent = Some(outbox);
+                if let Some(state) = &mut self.state {
+                    let step = state.hub.hello(now);
+                    self.follow(step, outcome);
+                }
+            }
+            Command::Heard { frame, reply } => self.hear_parent(*frame, reply, now, outcome),
             Command::CutLink { agent, why } => {
                 self.let_go(agent, Status::unauthenticated(why));
                 self.mailboxes.remove(&agent);
