@@ -16,7 +16,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 GRID = 1e-4
 # Replacing an interaction moves a measurement by this, where features and rewards have bound 1 (crates/core/src/privacy/budget.rs).
-REACH = 1**2 + 1**2
+# The noise in sums of rewards is 1.5 times that in sums of features, the default of `vector_noise`.
+REACH = 1**2 + (1 / 1.5) ** 2
 
 
 def plan(posse, epsilon, delta, releases, tree):

@@ -60,8 +60,8 @@ fn gaussian_losses_are_no_larger_than_their_bound_on_the_same_noise() {
     }
 }
 
-/// Every measurement hides the symmetric matrix [x; y][x; y]ᵀ with variance σ² off the diagonal and 2σ² on it: Gaussian
-/// noise of scale √2·σ in the metric of Frobenius, in which one interaction moves it by √2·(X̄² + Ȳ²) times its weight.
+/// Every measurement hides the symmetric matrix [x; y/κ][x; y/κ]ᵀ with variance σ² off the diagonal and 2σ² on it: Gaussian
+/// noise of scale √2·σ in the metric of Frobenius, in which one interaction moves it by √2·(X̄² + Ȳ²/κ²) times its weight.
 #[test]
 fn a_whole_budget_of_measurements_composes_to_what_we_promise() {
     for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
@@ -81,7 +81,8 @@ fn a_whole_budget_of_measurements_composes_to_what_we_promise() {
                     };
                     let all: Measurement<_, _, ZeroConcentratedDivergence, _> =
                         make_composition(scales.map(noise).collect()).unwrap();
-                    all.map(&(std::f64::consts::SQRT_2 * 2.0)).unwrap()
+                    let reach = 1.0 + config.vector_noise.powi(-2);
+                    all.map(&(std::f64::consts::SQRT_2 * reach)).unwrap()
                 })
                 .fold(0.0, f64::max);
             let ours = 0.5 * budget.mu * budget.mu;

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Instant;
 
 use crate::run::{cargo, cargo_command, run};
 use crate::skips::Skips;
-use crate::{codegen, fuzz, provide, python};
+use crate::{codegen, counts, fuzz, provide, python};
 
 /// The crates that are published, dependencies first.
 const PUBLISHED: [&str; 8] = [
@@ -30,8 +32,9 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["fmt", "--all", "--check"])?;
     step("lints");
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    step("what tests need: a browser, axe-core, Python with pyarrow and grpcio-tools, data sets");
+    step("what tests need: a browser, axe-core, PostgreSQL, Python with pyarrow and grpcio-tools, data sets");
     skips.or_skip(provide::browser())?;
+    skips.or_skip(provide::postgres())?;
     let axe = skips.or_skip(provide::axe(root))?;
     let interpreter = skips.or_skip(provide::python(root))?;
     let data = skips.or_skip(provide::data(root))?;
@@ -54,6 +57,10 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     // that this package alone asks for.
     for example in EXAMPLES {
         run(&mut Command::new(python::target(root).join("debug/examples").join(example)))?;
+    }
+    step("instructions of small kernels, against crates/bench/counts.tsv");
+    if skips.or_skip(counts::possible())?.is_some() {
+        counts::compare(root, false)?;
     }
     step("documentation, as docs.rs builds it and with private items");
     documentation(root)?;
@@ -139,6 +146,8 @@ fn deny_command(root: &Path, deny: &Path) -> Command {
     command
 }
 
+/// Names the step that begins, and how long the command has run: what takes long is seen in every log.
 fn step(name: &str) {
-    println!("── {name}");
+    static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+    println!("── {name} (after {} s)", BEGINNING.elapsed().as_secs());
 }

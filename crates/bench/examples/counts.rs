@@ -5,28 +5,41 @@
 #![allow(clippy::print_stdout, reason = "it lists its kernels")]
 
 use std::error::Error;
+use std::hint::black_box;
+use std::sync::Arc;
 
 use posse_core::{
-    Agent, AgentId, Algorithm, Arms, AsyncLinUcb, Federation, KernelConfig, LinTs, LinUcb, NeuralConfig,
-    NeuralUcb, OnsGlm, Seed, Shape, UserId, wire,
+    Agent, AgentId, Algorithm, Arms, AsyncLinUcb, Downlink, Evidence, FedGlbUcb, Federation, KernelConfig,
+    LinTs, LinUcb, ModelConfig, NeuralConfig, NeuralUcb, OnsGlm, ProtocolConfig, Ridge, RoundId, Seed, Shape,
+    SyncLinUcb, Threshold, UserId, WidthForm, wire,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 
 type Kernel = (&'static str, fn(usize) -> Result<(), Box<dyn Error>>);
 
-const KERNELS: [Kernel; 10] = [
+const KERNELS: [Kernel; 18] = [
     ("lin-ucb choose d=25 K=25", |n| choose(&linear(), 25, 25, n)),
     ("lin-ucb choose d=100 K=25", |n| choose(&linear(), 100, 25, n)),
+    ("lin-ucb choose d=10 K=4", |n| choose(&linear(), 10, 4, n)),
     ("lin-ucb learn d=25", |n| learn(&linear(), 25, n)),
     ("lin-ucb learn d=100", |n| learn(&linear(), 100, n)),
     ("lin-ts choose d=25 K=25", |n| choose(&Algorithm::LinTs(LinTs::default()), 25, 25, n)),
+    ("evidence observe d=25", observe),
+    ("model merge and refactor d=25", refactor),
+    ("normals fill 27", normals),
     ("n-ons-glm learn d=25", |n| learn(&Algorithm::NOnsGlm(OnsGlm::default()), 25, n)),
+    ("fed-glb-ucb gradient d=25 n=100", gradient),
     ("kernel-ucb choose d=10 K=4", |n| choose(&Algorithm::KernelUcb(KernelConfig::default()), 10, 4, n)),
     ("neural-ucb choose d=10 K=4", |n| choose(&neural(), 10, 4, n)),
     ("uplink encode and decode d=25", transport),
-    ("async-lin-ucb interaction of a simulation d=25 K=25", simulate),
+    ("async-lin-ucb simulated interaction, fresh arms", |n| simulate(asynchronous(5.0), Form::Paper, n)),
+    ("async-lin-ucb simulated interaction, threshold 5", |n| simulate(asynchronous(5.0), Form::Authors, n)),
+    ("async-lin-ucb simulated interaction, threshold inf", |n| {
+        simulate(asynchronous(f64::INFINITY), Form::Authors, n)
+    }),
+    ("sync-lin-ucb simulated interaction, threshold 0.1", |n| simulate(synchronous(0.1), Form::Authors, n)),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -73,7 +86,7 @@ fn choose(algorithm: &Algorithm, dimension: usize, count: usize, n: usize) -> Re
     let mut agent = agent(algorithm, dimension)?;
     let arms = arms(dimension, count, 1000)?;
     for _ in 0..n {
-        std::hint::black_box(agent.choose(UserId(0), std::hint::black_box(&arms))?);
+        black_box(agent.choose(UserId(0), black_box(&arms))?);
     }
     Ok(())
 }
@@ -82,7 +95,7 @@ fn learn(algorithm: &Algorithm, dimension: usize, n: usize) -> Result<(), Box<dy
     let mut agent = agent(algorithm, dimension)?;
     let arms = arms(dimension, 16, 1000)?;
     for step in 0..n {
-        let _ = std::hint::black_box(agent.learn(UserId(0), arms.row(step % 16), (step % 2) as f64)?);
+        let _ = black_box(agent.learn(UserId(0), arms.row(step % 16), (step % 2) as f64)?);
     }
     Ok(())
 }
@@ -102,23 +115,84 @@ fn transport(n: usize) -> Result<(), Box<dyn Error>> {
     }
     let upload = upload.ok_or("the agent never uploads")?;
     for _ in 0..n {
-        std::hint::black_box(wire::decode_uplink(&wire::encode_uplink(std::hint::black_box(&upload)))?);
+        black_box(wire::decode_uplink(&wire::encode_uplink(black_box(&upload)))?);
     }
     Ok(())
 }
 
-fn simulate(n: usize) -> Result<(), Box<dyn Error>> {
+fn observe(n: usize) -> Result<(), Box<dyn Error>> {
+    let (arms, mut evidence) = (arms(25, 16, 1000)?, Evidence::none(25));
+    for step in 0..n {
+        black_box(&mut evidence).observe(arms.row(step % 16), 0.5)?;
+    }
+    Ok(())
+}
+
+/// What a coordinator does with an upload: sums of two, and their model.
+fn refactor(n: usize) -> Result<(), Box<dyn Error>> {
+    let (arms, mut evidence) = (arms(25, 16, 1000)?, Evidence::none(25));
+    (0..16).try_for_each(|row| evidence.observe(arms.row(row), 0.5))?;
+    let mut model = Ridge::new(25, 0.1);
+    for _ in 0..n {
+        black_box(&mut model).refresh([&evidence, &evidence].into_iter())?;
+    }
+    Ok(())
+}
+
+fn normals(n: usize) -> Result<(), Box<dyn Error>> {
+    let mut stream = Seed(5).stream("counted-normals", 0, 0);
+    let mut x = [0.0; 27];
+    (0..n).for_each(|_| stream.fill_normal(black_box(&mut x)));
+    Ok(())
+}
+
+/// A gradient over a hundred clicks that an agent stored.
+fn gradient(n: usize) -> Result<(), Box<dyn Error>> {
+    let config = FedGlbUcb { round_threshold: Threshold::NEVER, ..FedGlbUcb::default() };
+    let federation = Federation { agents: 1, horizon: 1000, seed: Seed(0) };
+    let mut agent = Algorithm::FedGlbUcb(config).agent(AgentId(0), Shape::shared(25), &federation)?;
+    let arms = arms(25, 100, 1000)?;
+    for row in 0..100 {
+        let _ = agent.learn(UserId(0), arms.row(row), (row % 2) as f64)?;
+    }
+    let (round, point) = (RoundId(1), Arc::new(vec![0.1; 25]));
+    agent.receive(Downlink::Collect { round, whole: false })?;
+    for step in 1..=n as u64 {
+        let point = Arc::clone(&point);
+        black_box(agent.receive(Downlink::GradientRequest { round, step, point, curvature: false })?);
+    }
+    Ok(())
+}
+
+fn model() -> ModelConfig {
+    ModelConfig { width: WidthForm::DetTrace, ..Default::default() }
+}
+
+fn asynchronous(threshold: f64) -> Algorithm {
+    let (upload_threshold, download_threshold) = (Threshold(threshold), Threshold(threshold));
+    let protocol = ProtocolConfig { upload_threshold, download_threshold, ..Default::default() };
+    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol, privacy: None })
+}
+
+fn synchronous(threshold: f64) -> Algorithm {
+    let round_threshold = Threshold(threshold);
+    Algorithm::SyncLinUcb(SyncLinUcb { model: model(), round_threshold, ..Default::default() })
+}
+
+/// Twenty agents, as many interactions as repetitions.
+fn simulate(algorithm: Algorithm, form: Form, n: usize) -> Result<(), Box<dyn Error>> {
     let config = RunConfig {
         seed: Seed(1),
         agents: 20,
         horizon: n as u64,
-        world: WorldConfig::Linear(LinearConfig { dimension: 25, arms: 25, ..LinearConfig::default() }),
+        world: WorldConfig::Linear(LinearConfig { form, pool: 100, ..LinearConfig::default() }),
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
         topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
-        algorithm: Algorithm::AsyncLinUcb(AsyncLinUcb::default()),
+        adversaries: AdversaryConfig::default(),
+        algorithm,
     };
-    std::hint::black_box(config.run(&mut ())?);
+    black_box(config.run(&mut ())?);
     Ok(())
 }

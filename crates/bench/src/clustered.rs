@@ -7,9 +7,9 @@ use posse_core::{
     AgentId, Algorithm, ClusterConfig, Downlink, Fclub, FclubDc, Federation, ModelConfig, PhaseId, Seed,
     Shape, Threshold, UserId,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Assignment, ClusteredConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 use serde::Serialize;
 
 use crate::Effort;
@@ -69,6 +69,7 @@ fn measure(
         network: NetworkConfig::default(),
         topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm,
     };
     let mut seconds = f64::INFINITY;

@@ -10,10 +10,13 @@ mod clustered;
 mod coordinator;
 mod gradient;
 mod interaction;
+mod kernels;
 mod literal;
 mod nonlinear;
 mod plain;
 mod plain_nonlinear;
+mod population;
+mod roofline;
 mod simulation;
 mod solver;
 
@@ -25,7 +28,10 @@ pub use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub use coordinator::{Uploads, uploads};
 pub use gradient::{GradientSum, gradient_sums};
 pub use interaction::{Interactions, interactions};
+pub use kernels::{KernelTime, kernels};
 pub use nonlinear::{Nonlinear, nonlinear};
+pub use population::{PopulationTime, population, populations};
+pub use roofline::{Roofline, roofline};
 pub use simulation::{Simulated, simulated, simulated_clicks};
 pub use solver::{Solved, solved};
 
@@ -38,27 +44,107 @@ pub enum Effort {
     Full,
 }
 
-/// The results of all benchmarks of one call of `posse bench`.
-#[derive(Debug, Serialize)]
+/// A group of benchmarks that can be asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suite {
+    /// Single kernels of the linear and the generalized linear family.
+    Kernels,
+    /// Choosing and learning by one agent, beside plain loops.
+    Agent,
+    /// Taking in uploads, beside a literal coordinator.
+    Coordinator,
+    /// Whole simulations of the size of published figures, and of up to a million agents.
+    Simulation,
+    /// The other families: generalized linear, clustered, networks and kernels.
+    Families,
+}
+
+/// The results of one round of `posse bench`. What was not asked for is empty.
+#[derive(Debug, Default, Serialize)]
 pub struct Measurements {
+    /// What one core can do at most, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roofline: Option<Roofline>,
+    /// Single kernels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelTime>,
     /// Choosing among 25 arms and learning the reward.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interactions: Vec<Interactions>,
     /// Taking in an upload when no agent is due for a download.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uploads: Vec<Uploads>,
     /// Whole simulations of the linear family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub simulations: Vec<Simulated>,
+    /// Simulations of very many agents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub populations: Vec<PopulationTime>,
     /// Whole simulations of the generalized linear family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clicks: Vec<Simulated>,
     /// Global updates of the generalized linear family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub solvers: Vec<Solved>,
     /// Sums over what an agent of that family stored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gradients: Vec<GradientSum>,
     /// Whole simulations with clustered users.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clustered: Vec<Simulated>,
     /// The step between two phases at one agent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseStep>,
     /// Choosing among 4 arms and learning the reward, with gradients of networks and with kernels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nonlinear: Vec<Nonlinear>,
+}
+
+impl Measurements {
+    /// Runs the benchmarks of a suite and adds what they measure.
+    pub fn add(&mut self, suite: Suite, effort: Effort) -> anyhow::Result<()> {
+        let quick = effort == Effort::Quick;
+        match suite {
+            Suite::Kernels => self.kernels = kernels(effort)?,
+            Suite::Agent => {
+                self.interactions =
+                    [10, 25, 100].map(|d| interactions(d, effort)).into_iter().collect::<Result<_, _>>()?;
+            }
+            Suite::Coordinator => {
+                let agents = [10, 1_000, if quick { 10_000 } else { 1_000_000 }];
+                self.uploads =
+                    agents.map(|agents| uploads(agents, effort)).into_iter().collect::<Result<_, _>>()?;
+            }
+            Suite::Simulation => {
+                self.simulations = simulated(effort)?;
+                for (place, algorithm) in populations().into_iter().enumerate() {
+                    let most = if quick {
+                        10_000
+                    } else if place == 0 {
+                        1_000_000
+                    } else {
+                        100_000
+                    };
+                    for agents in
+                        [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|agents| *agents <= most)
+                    {
+                        self.populations.push(population(algorithm.clone(), agents)?);
+                    }
+                }
+            }
+            Suite::Families => {
+                self.clicks = simulated_clicks(effort)?;
+                self.solvers = solved(effort)?;
+                self.gradients =
+                    [10, 25, 100].map(|d| gradient_sums(d, effort)).into_iter().collect::<Result<_, _>>()?;
+                self.clustered = clustered(effort)?;
+                let users = [100, 1000, if quick { 3000 } else { 10_000 }];
+                self.phases = users.map(phase_step).into_iter().collect::<Result<_, _>>()?;
+                self.nonlinear = nonlinear(effort)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The shortest of several times that `work` took, in seconds: what else the machine does only adds.

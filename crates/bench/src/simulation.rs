@@ -6,9 +6,9 @@ use posse_core::{
     Algorithm, AsyncLinUcb, FedGlbUcb, GlmConfig, ModelConfig, OnsGlm, ProtocolConfig, ScheduledGlbUcb, Seed,
     SyncLinUcb, Threshold, UcbGlm, WidthForm,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, GlmWorldConfig, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 use serde::Serialize;
 
 use crate::Effort;
@@ -55,6 +55,7 @@ pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
                 network: NetworkConfig::default(),
                 topology: posse_sim::TopologyConfig::default(),
                 faults: FaultConfig::default(),
+                adversaries: AdversaryConfig::default(),
                 algorithm,
             };
             measure(name, &config, published, effort)
@@ -92,6 +93,7 @@ pub fn simulated_clicks(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
                 network: NetworkConfig::default(),
                 topology: posse_sim::TopologyConfig::default(),
                 faults: FaultConfig::default(),
+                adversaries: AdversaryConfig::default(),
                 algorithm,
             };
             measure(name, &config, published, effort)

@@ -1,9 +1,9 @@
 //! What a global update of the generalized linear family costs, method by method.
 
 use posse_core::{Algorithm, ScheduledGlbUcb, Seed, Solver, SolverConfig};
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, GlmWorldConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 use serde::Serialize;
 
 use crate::Effort;
@@ -53,6 +53,7 @@ fn measure(dimension: usize, observations: u64, solver: Solver) -> anyhow::Resul
         network: NetworkConfig::default(),
         topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm: Algorithm::FedGlbUcb1(schedule),
     };
     let tally = config.run(&mut ())?;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use posse_core::{Algorithm, AsyncLinUcb, Seed};
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 
 use crate::experiment::Experiment;
 
@@ -27,6 +27,7 @@ pub(crate) fn seconds_of_an_interaction() -> f64 {
             network: NetworkConfig::default(),
             topology: posse_sim::TopologyConfig::default(),
             faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
             algorithm: Algorithm::AsyncLinUcb(AsyncLinUcb::default()),
         };
         // It is the same run whenever the seed is; only the time it takes is of interest.

@@ -7,6 +7,7 @@ use posse_core::ConfigError;
 use posse_core::settings::Described;
 use posse_net::coordinator::{Limits, ServeConfig};
 use posse_net::federation::FederationConfig;
+use posse_net::log::StorageConfig;
 use serde::Deserialize;
 
 use crate::experiment::Report;
@@ -26,6 +27,8 @@ enum Takes {
     Table(&'static [(&'static str, Self)]),
     /// The table `[limits]`, with the settings of [`Limits`].
     Limits,
+    /// The table `[storage]`, with the settings of [`StorageConfig`].
+    Storage,
     /// The array of tables `[[federation]]`.
     Federations,
 }
@@ -34,6 +37,7 @@ const TOP: &[(&str, Takes)] = &[
     ("listen", TEXT),
     ("admin", TEXT),
     ("data", TEXT),
+    ("storage", Takes::Storage),
     ("authentication", Takes::Kind(Kind::OneOf(&["token", "none"]))),
     ("tls", Takes::Table(TLS)),
     ("limits", Takes::Limits),
@@ -56,6 +60,9 @@ pub(crate) fn read(path: &Path, insecure: bool) -> anyhow::Result<ServeConfig> {
     };
     let home = path.parent().unwrap_or(Path::new(""));
     config.data = home.join(&config.data);
+    for file in [&mut config.storage.password_file, &mut config.storage.authority].into_iter().flatten() {
+        *file = home.join(&*file);
+    }
     if let Some(tls) = &mut config.tls {
         tls.certificate = home.join(&tls.certificate);
         tls.key = home.join(&tls.key);
@@ -124,7 +131,11 @@ fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
             check_table("[limits]", &keys(Limits::settings()), table, found);
             return;
         }
-        (Takes::Limits, _) => format!("a table: write [{key}]"),
+        (Takes::Storage, Value::Table(table)) => {
+            check_table("[storage]", &keys(StorageConfig::settings()), table, found);
+            return;
+        }
+        (Takes::Limits | Takes::Storage, _) => format!("a table: write [{key}]"),
         (Takes::Table(keys), Value::Table(table)) => {
             check_table(&format!("[{key}]"), keys, table, found);
             return;
@@ -222,6 +233,10 @@ mod tests {
         let config = parse(SMALLEST, false).unwrap();
         assert_eq!(listed(TOP), written(serde_json::to_value(&config).unwrap()));
         assert_eq!(
+            listed(&keys(StorageConfig::settings())),
+            written(serde_json::to_value(StorageConfig::default()).unwrap())
+        );
+        assert_eq!(
             listed(&keys(Limits::settings())),
             written(serde_json::to_value(Limits::default()).unwrap())
         );
@@ -241,6 +256,19 @@ mod tests {
         let text = complaint(&format!("listen = \"nowhere\"\n{SMALLEST}"));
         assert!(text.contains("f.toml:1:10") && text.contains("127.0.0.1:7447"), "{text}");
         assert!(complaint("").contains("there is no [[federation]]"));
+    }
+
+    #[test]
+    fn storage_in_a_database_needs_a_connection() {
+        let text = format!("[storage]\nkind = \"postgres\"\n{SMALLEST}");
+        assert!(complaint(&text).contains("host=db1,db2"), "{}", complaint(&text));
+        let text =
+            format!("[storage]\nkind = \"postgres\"\nconnection = \"host=db1\"\nleese = \"1s\"\n{SMALLEST}");
+        assert!(complaint(&text).contains("did you mean `lease`?"), "{}", complaint(&text));
+        assert!(parse(&text.replace("leese", "lease"), false).is_ok());
+        assert!(
+            complaint(&text.replace("leese = \"1s\"", "lease = \"1ms\"")).contains("between 100ms and 1h")
+        );
     }
 
     #[test]

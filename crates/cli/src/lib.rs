@@ -44,7 +44,7 @@ use clap::Parser;
 use command::{
     Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
     doctor, evaluate, init, load, log, merge, privacy, report as report_command, reproduce, run, serve,
-    start, token, worlds,
+    start, storage, token, worlds,
 };
 use experiment::Report;
 
@@ -86,6 +86,7 @@ enum Command {
     Init(init::Args),
     Serve(serve::Args),
     Agent(agent::Args),
+    Storage(storage::Args),
     Token(token::Args),
     Agents(agents::Args),
     Backup(backup::BackupArgs),
@@ -132,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Agent(args) => agent::run(args),
+        Command::Storage(args) => storage::run(args),
         Command::Token(args) => token::run(args),
         Command::Agents(args) => agents::run(args),
         Command::Backup(args) => backup::backup(args),

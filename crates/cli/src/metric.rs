@@ -94,6 +94,8 @@ impl Column {
             "messages" => "messages, both ways".into(),
             "scalars" => "numbers sent, both ways".into(),
             "bytes" => "bytes sent, both ways".into(),
+            "honest_regret" => "regret of honest agents".into(),
+            "set_aside" => "agents that are not believed".into(),
             "regret_each" => "regret of each agent".into(),
             "normalised_reward" => "reward, as a multiple of choosing at random".into(),
             "rand_index" => "agreement with the true clusters (Rand index)".into(),
@@ -108,7 +110,7 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) static METRICS: [Metric; 25] = [
+pub(crate) static METRICS: [Metric; 27] = [
     // Σ of what the chosen arms were worth less than the best ones, the same per agent, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
     metric("regret_each", |tally| Measure::Number(tally.regret_each())),
@@ -146,4 +148,7 @@ pub(crate) static METRICS: [Metric; 25] = [
     }),
     // Trainings of networks that led nowhere and were undone; 0 where there are no networks.
     metric("failed_trainings", |tally| Measure::Whole(tally.failed_trainings)),
+    // Liars: the regret of all others, and how many agents the coordinator does not believe.
+    metric("honest_regret", |tally| Measure::Number(tally.honest_regret.unwrap_or(tally.regret))),
+    metric("set_aside", |tally| Measure::Whole(tally.set_aside)),
 ];

@@ -69,8 +69,14 @@ impl Serialize for Row<'_> {
 }
 
 /// The sections that describe the world, that is all but the algorithm's.
-const WORLD: [Section; 5] =
-    [Section::Environment, Section::Arrival, Section::Network, Section::Faults, Section::Topology];
+const WORLD: [Section; 6] = [
+    Section::Environment,
+    Section::Arrival,
+    Section::Network,
+    Section::Faults,
+    Section::Adversaries,
+    Section::Topology,
+];
 
 /// All settings of one section of a run; those of an algorithm without its name.
 pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Value> {
@@ -79,6 +85,7 @@ pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Valu
         Section::Arrival => serde_json::to_value(&config.arrival),
         Section::Network => serde_json::to_value(&config.network),
         Section::Faults => serde_json::to_value(&config.faults),
+        Section::Adversaries => serde_json::to_value(&config.adversaries),
         Section::Topology => serde_json::to_value(&config.topology),
         Section::Algorithm => serde_json::to_value(&config.algorithm),
     };

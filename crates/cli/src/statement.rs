@@ -79,11 +79,14 @@ pub(crate) fn lines(report: &PrivacyReport, runs: usize) -> Vec<String> {
     lines.push(format!("guarantee: {}", report.guarantee()));
     let noise = &report.calibration;
     let users = if noise.user_mu > 0.0 {
-        format!(", {:.2} in those of a user", noise.user_noise)
+        format!("; {:.2} in Σxxᵀ of a user", noise.user_noise)
     } else {
         String::new()
     };
-    lines.push(format!("noise: σ = {:.2} at most in a release of a cluster{users}", noise.cluster_noise));
+    lines.push(format!(
+        "noise: σ = {:.2} at most in Σxxᵀ of a release of a cluster, {:.2} in Σxy{users}",
+        noise.cluster_noise, noise.cluster_vector_noise
+    ));
     let clipped = report.clipped.map_or_else(String::new, |n| format!("; {n} observations clipped"));
     lines.push(format!(
         "{} releases of {} streams{over}; {} clusters silent{clipped}; {} beyond the cap of their user; {} sums repaired",

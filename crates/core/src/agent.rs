@@ -78,6 +78,11 @@ pub trait Agent: Send {
     /// sessions has only one life and need not.
     fn begin_life(&mut self, _life: Incarnation) {}
 
+    /// Lets go of memory whose contents the agent can derive again, because it will not be asked for a while. A host of very
+    /// many agents calls this for those that have not acted lately. It changes no bit of what the agent does later; the
+    /// next call of the agent may take longer.
+    fn rest(&mut self) {}
+
     /// Encodes everything that a restored agent needs to go on with the same bits.
     ///
     /// The caller of a private agent keeps this state before it sends what the agent returned: an agent that restarts

@@ -19,10 +19,15 @@ pub(crate) struct Aligned {
 impl Aligned {
     pub(crate) fn zeros(len: usize) -> Self {
         let memory = vec![0.0; len + SLACK];
-        // `align_offset` may decline to answer; any start is correct, this one is fast.
-        let start = Some(memory.as_ptr().align_offset(CACHE_LINE)).filter(|&o| o <= SLACK).unwrap_or(0);
+        let start = start_of(&memory);
         Self { memory, start, len }
     }
+}
+
+/// The first place in a vector's memory that lies on a cache line.
+fn start_of(memory: &Vec<f64>) -> usize {
+    // `align_offset` may decline to answer; any start is correct, this one is fast.
+    Some(memory.as_ptr().align_offset(CACHE_LINE)).filter(|&o| o <= SLACK).unwrap_or(0)
 }
 
 impl Deref for Aligned {
@@ -43,9 +48,11 @@ impl DerefMut for Aligned {
 
 impl Clone for Aligned {
     fn clone(&self) -> Self {
-        let mut copy = Self::zeros(self.len);
-        copy.copy_from_slice(self);
-        copy
+        let mut memory = Vec::with_capacity(self.len + SLACK);
+        let start = start_of(&memory);
+        memory.resize(start, 0.0);
+        memory.extend_from_slice(self);
+        Self { memory, start, len: self.len }
     }
 }
 

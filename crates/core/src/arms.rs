@@ -106,8 +106,16 @@ pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), I
     if features.len() != dimension {
         return Err(InputError::Dimension { expected: dimension, got: features.len() });
     }
-    // Without an early exit the loop runs in vector registers.
-    if features.iter().fold(true, |finite, x| finite & x.is_finite()) {
+    // x − x is zero, unless x is infinite or not a number. Four sums without an early exit run in vector registers.
+    let (fours, rest) = features.as_chunks::<4>();
+    let mut sums = [0.0; 4];
+    for four in fours {
+        for (sum, x) in sums.iter_mut().zip(four) {
+            *sum += x - x;
+        }
+    }
+    let rest: f64 = rest.iter().map(|x| x - x).sum();
+    if sums.iter().sum::<f64>() + rest == 0.0 {
         return Ok(());
     }
     let index = features.iter().position(|x| !x.is_finite()).expect("some feature was not finite");
@@ -115,16 +123,19 @@ pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), I
 }
 
 /// The index of the largest score: the lowest among equals, with NaN counted as −∞.
+#[inline]
 pub(crate) fn best(scores: impl Iterator<Item = f64>) -> Result<usize, InputError> {
-    let mut best = None;
+    let (mut best, mut leader, mut first) = (usize::MAX, f64::NEG_INFINITY, usize::MAX);
     for (index, score) in scores.enumerate() {
-        match best {
-            Some((_, leader)) if score <= leader || score.is_nan() => {}
-            None if score.is_nan() => {}
-            _ => best = Some((index, score)),
+        if score > leader {
+            (best, leader) = (index, score);
+        } else if first == usize::MAX && score == f64::NEG_INFINITY {
+            first = index;
         }
     }
-    best.map(|(index, _)| index).ok_or(InputError::NoFiniteScore)
+    // Without any score above −∞, the first −∞ wins.
+    let winner = if best == usize::MAX { first } else { best };
+    if winner == usize::MAX { Err(InputError::NoFiniteScore) } else { Ok(winner) }
 }
 
 #[cfg(test)]

@@ -28,6 +28,13 @@ pub trait Coordinator: Send {
     /// Does what is due at `now`, for example closes a round whose deadline has passed.
     fn tick(&mut self, now: Tick) -> Vec<Outgoing>;
 
+    /// The same where the host knows that `absent` are away, of the agents that a round waits for. They do not count for the
+    /// quorum of the round, so that those that are there can go on without them.
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Vec<Outgoing> {
+        let _ = absent;
+        self.tick(now)
+    }
+
     /// When [`tick`](Self::tick) has something to do next, if ever.
     fn deadline(&self) -> Option<Tick>;
 
@@ -42,6 +49,11 @@ pub trait Coordinator: Send {
 
     /// What the coordinator knows of an agent that has joined.
     fn agent(&self, agent: AgentId) -> Option<AgentStanding>;
+
+    /// Why the coordinator does not believe an agent, if it keeps that agent's evidence apart.
+    fn suspicion(&self, _agent: AgentId) -> Option<Suspicion> {
+        None
+    }
 
     /// Every cluster of users it knows, with its group, if users are clustered.
     fn clusters(&self) -> Vec<KnownCluster> {
@@ -119,4 +131,16 @@ pub struct AgentStanding {
     pub version: Version,
     /// Information of what it was sent and has sent.
     pub information: f64,
+}
+
+/// Why the evidence of an agent is kept apart: it deviates from the model of most agents by more than noise does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Suspicion {
+    /// How far the rewards that the agent reported are from those that the others' model predicts, in variances of
+    /// the noise, over all directions of its arms.
+    pub deviation: f64,
+    /// The largest deviation that noise and the uncertainty of the others' model explain.
+    pub limit: f64,
+    /// How many observations of the agent were looked at.
+    pub observations: u64,
 }

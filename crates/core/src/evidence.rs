@@ -1,7 +1,13 @@
 //! What observations add up to: Σxxᵀ, Σxy and their number. Additive, and what travels.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use pulp::Arch;
+
 use crate::arms::check_features;
 use crate::error::{InputError, ProtocolError};
+use crate::outer::AddOuter;
 
 /// Scalars of a packed symmetric matrix of dimension `d`: its lower triangle.
 #[must_use]
@@ -23,7 +29,20 @@ pub struct Evidence {
 /// The most observations that are believed: widths count in `f64`, and sums of counts never wrap.
 const MAX_OBSERVATIONS: u64 = 1 << 53;
 
+thread_local! {
+    /// The last evidence without observations that was asked for: thousands of agents begin with the same.
+    static NOTHING: RefCell<Option<Arc<Evidence>>> = const { RefCell::new(None) };
+}
+
 impl Evidence {
+    /// No observations, in memory that all who ask for the same dimension share.
+    pub(crate) fn nothing(dimension: usize) -> Arc<Self> {
+        NOTHING.with_borrow_mut(|known| match known {
+            Some(nothing) if nothing.dimension() == dimension => Arc::clone(nothing),
+            _ => Arc::clone(known.insert(Arc::new(Self::none(dimension)))),
+        })
+    }
+
     /// No observations yet, of `dimension` features each.
     #[must_use]
     pub fn none(dimension: usize) -> Self {
@@ -98,25 +117,31 @@ impl Evidence {
     /// Adds an observation that was checked before.
     #[inline]
     pub(crate) fn add_observation(&mut self, x: &[f64], y: f64) {
-        let mut row_start = 0;
-        for (i, &xi) in x.iter().enumerate() {
-            let row = &mut self.gram[row_start..=row_start + i];
-            row_start += i + 1;
-            let (vectors, rest) = row.as_chunks_mut::<4>();
-            let (x_vectors, x_rest) = x[..=i].as_chunks::<4>();
-            for (g, xj) in vectors.iter_mut().zip(x_vectors) {
-                for lane in 0..4 {
-                    g[lane] += xi * xj[lane];
-                }
-            }
-            for (g, xj) in rest.iter_mut().zip(x_rest) {
-                *g += xi * xj;
-            }
-        }
+        let dimension = self.dimension();
+        Arch::new().dispatch(AddOuter {
+            gram: &mut self.gram,
+            observations: x,
+            stride: dimension.max(1),
+            dimension,
+        });
         for (b, xi) in self.moment.iter_mut().zip(x) {
             *b += y * xi;
         }
         self.count += 1;
+    }
+
+    /// Adds observations that were checked before, one after the other: features and reward of each.
+    pub(crate) fn add_observations(&mut self, observations: &[f64]) {
+        let dimension = self.dimension();
+        let stride = dimension + 1;
+        Arch::new().dispatch(AddOuter { gram: &mut self.gram, observations, stride, dimension });
+        for row in observations.chunks_exact(stride) {
+            let (x, y) = row.split_at(dimension);
+            for (b, xi) in self.moment.iter_mut().zip(x) {
+                *b += y[0] * xi;
+            }
+            self.count += 1;
+        }
     }
 
     /// Adds the observations that `other` holds.

@@ -88,6 +88,7 @@ mod algorithm;
 mod aligned;
 mod arm_draws;
 mod arms;
+mod buffer;
 mod clustered;
 mod coordinator;
 mod cost;
@@ -103,6 +104,7 @@ mod kernel;
 mod linear;
 mod message;
 mod neural;
+mod outer;
 mod parcel;
 pub mod privacy;
 mod random;
@@ -130,14 +132,15 @@ pub use evidence::{Evidence, packed};
 pub use exchange::{JoinPolicy, RoundConfig};
 pub use federation::{Federation, Placement};
 pub use glm::{
-    FedGlbUcb, FedGlbUcb3, GlmConfig, LinkFunction, OnsGlm, Precision, RoundClock, ScheduledGlbUcb, Solver,
-    SolverConfig, UcbGlm,
+    FedGlbUcb, FedGlbUcb3, GlmConfig, LinkFunction, OnsGlm, Precision, PrivateGlmUcb, RoundClock,
+    ScheduledGlbUcb, Solver, SolverConfig, UcbGlm,
 };
 pub use ids::*;
 pub use kernel::{Kernel, KernelConfig};
 pub use linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs,
-    ExchangeLinUcb, FedLinUcb, LinTs, LinUcb, Override, Perturbation, ProtocolConfig, SyncLinUcb,
+    ExchangeLinUcb, FedLinUcb, FedUcb, LinTs, LinUcb, Memory, Override, Perturbation, ProtocolConfig, Robust,
+    SyncLinUcb,
 };
 pub use message::*;
 pub use neural::{

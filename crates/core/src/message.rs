@@ -114,6 +114,15 @@ pub struct News {
     pub rate: f64,
     /// The mean of what agents reported as [`Pull::doubt`]; 0 before the first report.
     pub doubt: f64,
+    /// How many observations the coordinator has taken in and forgotten since, because they are too old.
+    pub forgotten: u64,
+}
+
+impl News {
+    /// How many observations the coordinator has ever taken in.
+    pub(crate) const fn total(&self) -> u64 {
+        self.count.saturating_add(self.forgotten)
+    }
 }
 
 /// The answer to an upload or a question.

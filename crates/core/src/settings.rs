@@ -149,6 +149,10 @@ impl Takes for String {
     const KIND: Kind = Kind::Text;
 }
 
+impl Takes for std::path::PathBuf {
+    const KIND: Kind = Kind::Text;
+}
+
 impl Takes for TimeSpan {
     const KIND: Kind = Kind::Span;
 }

@@ -5,11 +5,13 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use posse_core::session::{DownFrame, LogEntry, UpFrame};
 use posse_core::wire::{decode_downlink, decode_uplink, encode_downlink, encode_uplink};
 use posse_core::{AgentId, Algorithm, Arms, Federation, Seed, Shape, Threshold, UserId};
 use posse_core::{AsyncLinTs, AsyncLinUcb, LinUcb, ProtocolConfig};
+use posse_core::{Downlink, Evidence, Snapshot, Version};
 use proptest::prelude::*;
 use support::NOW;
 
@@ -188,4 +190,42 @@ fn a_coordinator_of_a_hundred_thousand_agents_holds_less_than_a_hundred_bytes_an
     let held = (HELD.get() - before) as f64 / AGENTS as f64;
     assert!(held > 8.0, "{held} bytes an agent: was anything counted?");
     assert!(held < 100.0, "{held} bytes an agent");
+}
+
+#[test]
+fn an_agent_at_rest_holds_its_own_observations_and_little_else() {
+    const AGENTS: u64 = 200;
+    let d = 25;
+    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb { protocol: silent(), ..Default::default() });
+    let federation = Federation { agents: AGENTS, horizon: 1000, seed: Seed(3) };
+    let mut stream = Seed(5).stream("observations", 0, 0);
+    let mut x = vec![0.0; d];
+    let mut evidence = Evidence::none(d);
+    for _ in 0..100 {
+        stream.fill_normal(&mut x);
+        evidence.observe(&x, 1.0).unwrap();
+    }
+    let evidence = Arc::new(evidence);
+    let before = HELD.get();
+    let each = || (HELD.get() - before) as f64 / AGENTS as f64;
+    let mut agents: Vec<_> = (0..AGENTS)
+        .map(|agent| algorithm.agent(AgentId(agent), Shape::shared(d), &federation).unwrap())
+        .collect();
+    for agent in &mut agents {
+        let (version, evidence) = (Version(1), Arc::clone(&evidence));
+        let snapshot = Snapshot { authoritative: false, version, contains: 0, information: 9.0, evidence };
+        agent.receive(Downlink::Snapshot(snapshot)).unwrap();
+        for _ in 0..3 {
+            stream.fill_normal(&mut x);
+            agent.learn(UserId(0), &x, 1.0).unwrap();
+        }
+    }
+    let awake = each();
+    agents.iter_mut().for_each(|agent| agent.rest());
+    let resting = each();
+    // Three observations of 26 numbers are 624 bytes; a model has 4 kB, a sum of evidence 2.8 kB.
+    assert!((5000.0..6500.0).contains(&awake), "{awake} bytes an agent");
+    assert!((624.0..1250.0).contains(&resting), "{resting} bytes an agent");
+    agents.iter_mut().for_each(|agent| drop(agent.learn(UserId(0), &x, 1.0).unwrap()));
+    assert!(each() > 5000.0, "an agent that wakes up has its model again");
 }

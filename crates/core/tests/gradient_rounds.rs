@@ -108,6 +108,29 @@ fn an_agent_that_misses_the_collection_joins_the_next_round() {
 }
 
 #[test]
+fn agents_that_are_away_do_not_count_for_the_quorum_and_others_do() {
+    let away = |agents: &[u64]| agents.iter().copied().map(AgentId).collect();
+    for (absent, shared) in [(away(&[1, 2]), 4), (away(&[2]), 0), (away(&[]), 0)] {
+        let mut federated = Federated::new(0.9);
+        (0..3).for_each(|id| federated.learn(id, 4));
+        federated.round(&[0]);
+        let later = NOW.after(TimeSpan::from_micros(10));
+        let outgoing = federated.coordinator.tick_without(later, &absent);
+        federated.deliver(outgoing, &[0]);
+        assert_eq!(federated.shared(), shared, "{absent:?}");
+        assert!(federated.coordinator.waits_for().is_none(), "the round is over, with a result or without");
+    }
+    // An agent that answered and went away then has answered.
+    let mut federated = Federated::new(0.5);
+    (0..3).for_each(|id| federated.learn(id, 4));
+    federated.round(&[0, 1]);
+    let outgoing = federated.coordinator.tick_without(NOW.after(TimeSpan::from_micros(10)), &away(&[1, 2]));
+    federated.deliver(outgoing, &[0, 1]);
+    assert_eq!(federated.shared(), 8);
+    federated.nothing_is_lost();
+}
+
+#[test]
 fn observations_of_an_agent_that_does_not_answer_leave_the_loss_and_come_back() {
     let mut federated = Federated::new(0.5);
     (0..3).for_each(|id| federated.learn(id, 4));

@@ -76,6 +76,12 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
             Algorithm::AsyncLinTs(AsyncLinTs { privacy: own(), ..Default::default() }),
             Algorithm::FedLinUcb(FedLinUcb { privacy: own(), ..Default::default() }),
             Algorithm::SyncLinUcb(SyncLinUcb { privacy: own(), ..Default::default() }),
+            // With this link rewards enter as they are.
+            Algorithm::PrivateGlmUcb(PrivateGlmUcb {
+                link: LinkFunction::Identity,
+                privacy: privacy.clone(),
+                ..Default::default()
+            }),
         ];
         for algorithm in algorithms {
             let seeds = 1000;
@@ -103,7 +109,8 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
                 assert_eq!(agent.privacy().unwrap().silent, 1);
             }
             for (k, sums) in (1u64..).zip(&squares) {
-                for (entry, factor) in [2.0, 1.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
+                let vector = privacy.vector_noise.powi(2);
+                for (entry, factor) in [2.0, 1.0, 2.0, vector, vector].into_iter().enumerate() {
                     let expected = factor * share.variance(k);
                     let n = seeds as f64;
                     let off = (sums[entry] / n - expected).abs() / (expected * (2.0 / n).sqrt());
@@ -114,15 +121,35 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
     }
 }
 
-/// What an attacker computes: measurement by measurement, along the features whose reward is in question, weighted by
-/// how much of the first interaction is in it. For Gaussian noise nothing tells the two worlds apart better.
-fn attack(privacy: &PrivacyConfig, seed: u64, first_reward: f64) -> f64 {
+/// The two interactions that are easiest to tell apart by sums with noise: opposite rewards, and features at an angle whose
+/// cosine is one over the square of `vector_noise`.
+fn easiest(privacy: &PrivacyConfig, world: usize) -> ([f64; D], f64) {
+    let cosine = privacy.vector_noise.powi(-2);
+    [([1.0, 0.0], 1.0), ([cosine, (1.0 - cosine * cosine).sqrt()], -1.0)][world]
+}
+
+/// What an attacker computes: measurement by measurement, along the direction in which the two worlds differ, every number
+/// weighted by its precision, and by how much of the first interaction is in the measurement. For Gaussian noise nothing tells
+/// the two worlds apart better.
+fn attack(privacy: &PrivacyConfig, seed: u64, world: usize) -> f64 {
+    let numbers = |evidence: &Evidence| -> Vec<f64> {
+        evidence.gram().iter().chain(evidence.moment()).copied().collect()
+    };
+    let [one, other] = [0, 1].map(|world| {
+        let (x, y) = easiest(privacy, world);
+        let mut sums = Evidence::none(D);
+        sums.observe(&x, y).unwrap();
+        numbers(&sums)
+    });
+    let vector = privacy.vector_noise.powi(2);
     let mut agent = agent(&clustered(privacy.clone(), f64::INFINITY), seed);
     let releases: Vec<f64> = (0..RELEASES)
         .map(|step| {
-            let (x, y) = observation(step, first_reward);
+            let (x, y) = if step == 0 { easiest(privacy, world) } else { observation(step, 1.0) };
             let upload = release(&mut *agent, &x, y).unwrap();
-            0.6 * upload.evidence.moment()[0] + 0.8 * upload.evidence.moment()[1]
+            let variances = [2.0, 1.0, 2.0, vector, vector];
+            let differ = one.iter().zip(&other).map(|(a, b)| a - b).zip(variances);
+            numbers(&upload.evidence).iter().zip(differ).map(|(n, (d, v))| n * d / v).sum()
         })
         .collect();
     // The first release is the first measurement alone, which holds all of the first interaction; later ones add leaves that
@@ -151,8 +178,8 @@ fn best_statistic(privacy: &PrivacyConfig, releases: &[f64]) -> f64 {
 fn audited_epsilon(privacy: &PrivacyConfig) -> f64 {
     let runs = 12_000;
     // Different noise in the two worlds, as for an attacker who sees one of them.
-    let one: Vec<f64> = (0..runs).map(|seed| attack(privacy, seed, 1.0)).collect();
-    let other: Vec<f64> = (runs..2 * runs).map(|seed| attack(privacy, seed, -1.0)).collect();
+    let one: Vec<f64> = (0..runs).map(|seed| attack(privacy, seed, 0)).collect();
+    let other: Vec<f64> = (runs..2 * runs).map(|seed| attack(privacy, seed, 1)).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / runs as f64;
     let (centre, apart) = (0.5 * (mean(&one) + mean(&other)), mean(&one) - mean(&other));
     let share = |values: &[f64], threshold: f64, sign: f64| {
@@ -169,9 +196,12 @@ fn audited_epsilon(privacy: &PrivacyConfig) -> f64 {
 
 #[test]
 fn two_neighbouring_histories_cannot_be_told_apart_better_than_promised() {
-    for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
-        let privacy = PrivacyConfig { mechanism, ..privacy() };
+    for (mechanism, vector_noise) in
+        [(Mechanism::Factorisation, 2.0), (Mechanism::Factorisation, 1.0), (Mechanism::Tree, 1.4)]
+    {
+        let privacy = PrivacyConfig { mechanism, vector_noise, ..privacy() };
         let epsilon = audited_epsilon(&privacy);
+        println!("{mechanism:?}, vector_noise {vector_noise}: ε ≥ {epsilon}");
         assert!(epsilon <= privacy.epsilon, "{mechanism:?}: an attack shows ε ≥ {epsilon}");
         assert!(epsilon > 0.4, "{mechanism:?}: the attack is idle: it shows only ε ≥ {epsilon}");
     }

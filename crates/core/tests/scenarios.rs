@@ -286,6 +286,54 @@ fn the_first_thing_heard_in_an_epoch_is_what_is_left() {
 }
 
 #[test]
+fn nothing_but_what_an_epoch_begins_with_is_the_first_thing_heard_in_it() {
+    let mut link = Link::joined(exchange_with(1.0));
+    let old = link.endpoints[0].save();
+    link.hub.begin_epoch(link.now, Epoch(1));
+    link.hello(0);
+    link.settle();
+    // The agent has heard what is left, and news are on their way to it, when an old copy of it greets in the epoch before.
+    link.hello(1);
+    link.settle();
+    link.learn(1);
+    link.deliver_up();
+    link.down.clear();
+    link.endpoints[0].restore(&old).unwrap();
+    link.hello(0);
+    link.deliver_up();
+    let to_copy: Vec<_> = link.down.iter().filter(|(to, _)| *to == AgentId(0)).collect();
+    assert!(to_copy.is_empty(), "{to_copy:?}");
+    assert!(link.hub.received_by(AgentId(0)) > 0, "the host can tell that the copy is old");
+}
+
+#[test]
+fn the_hub_knows_what_an_agent_has_received_also_after_a_restart() {
+    let mut link = Link::joined(exchange_with(1.0));
+    let agent = AgentId(0);
+    let old = link.endpoints[0].received();
+    (0..3).for_each(|other| link.learn(other));
+    link.settle();
+    let (_, received) = link.endpoints[0].received();
+    assert!(received > old.1);
+    assert_eq!(link.hub.received_by(agent), received);
+    link.restore_hub();
+    assert_eq!(link.hub.received_by(agent), received);
+    // Acknowledgements without a message are not in the log. What is forgotten is sent again.
+    link.replay(0);
+    assert!(link.hub.received_by(agent) <= received);
+    link.settle();
+    assert_eq!((link.hub.received_by(agent), link.endpoints[0].received().1), (received, received));
+    // An agent cannot have received what it was not sent.
+    let (epoch, incarnation) = (link.hub.epoch(), link.endpoints[0].incarnation());
+    let boast = UpFrame { epoch, incarnation, acknowledged: 999, sequence: 0, message: None, greeting: 0 };
+    link.arrive_up(agent, &boast);
+    assert_eq!(link.hub.received_by(agent), received);
+    link.begin_life(0);
+    link.deliver_up();
+    assert_eq!(link.hub.received_by(agent), 0);
+}
+
+#[test]
 fn a_hello_is_repeated_until_it_is_answered_and_then_no_more() {
     let mut link = Link::new(exchange());
     for _ in 0..3 {

@@ -12,7 +12,15 @@ use posse_core::{
 use proptest::prelude::*;
 
 fn answer(snapshot: Option<Snapshot>) -> Downlink {
-    let news = News { version: Version(3), count: 70, information: 1.0, agents: 3, rate: 0.1, doubt: 2.0 };
+    let news = News {
+        version: Version(3),
+        count: 70,
+        information: 1.0,
+        agents: 3,
+        rate: 0.1,
+        doubt: 2.0,
+        forgotten: 0,
+    };
     Downlink::Answer(Answer { pulled: true, number: 2, version: Some(Version(3)), news, snapshot })
 }
 

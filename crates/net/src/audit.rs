@@ -11,11 +11,23 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tracing::warn;
 
-/// A file of events.
+/// A file of events, and a database that holds those of all coordinators that share it.
 #[derive(Debug)]
-pub(crate) struct Audit(Option<File>);
+pub(crate) struct Audit {
+    file: Option<File>,
+    database: Option<(String, mpsc::Sender<AuditLine>)>,
+}
+
+/// An event on its way to a database.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only a database reads it"))]
+pub(crate) struct AuditLine {
+    pub(crate) federation: String,
+    pub(crate) text: String,
+}
 
 impl Audit {
     /// Appends to `audit.jsonl` in a directory, a file that only its owner may read.
@@ -25,22 +37,44 @@ impl Audit {
         if let Err(error) = &file {
             warn!(path = %path.display(), %error, "nothing will be written to the audit log");
         }
-        Self(file.ok())
+        crate::coordinator::files::give_to_owner_of_directory(&path);
+        Self { file: file.ok(), database: None }
+    }
+
+    /// The same, and every line goes to a database too.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn shared(directory: &Path, federation: &str, lines: mpsc::Sender<AuditLine>) -> Self {
+        Self { database: Some((federation.to_owned(), lines)), ..Self::open(directory) }
     }
 
     /// Writes down that `event` happened, with its details.
     pub(crate) fn note(&mut self, event: &str, details: Value) {
-        let Some(file) = &mut self.0 else { return };
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let mut line = json!({ "time": time, "event": event });
-        if let (Value::Object(line), Value::Object(details)) = (&mut line, details) {
-            line.extend(details);
+        if self.file.is_none() && self.database.is_none() {
+            return;
         }
+        let line = line(event, details);
         // One write a line, so that processes that append to the same file do not mix theirs.
-        if let Err(error) = file.write_all(format!("{line}\n").as_bytes()) {
+        let written =
+            self.file.as_mut().map_or(Ok(()), |file| file.write_all(format!("{line}\n").as_bytes()));
+        if let Err(error) = written {
             warn!(%error, "the audit log cannot be written");
         }
+        if let Some((federation, lines)) = &self.database {
+            let line = AuditLine { federation: federation.clone(), text: line.to_string() };
+            // A database that is slower than the events is behind by them; the file has them all.
+            let _ = lines.try_send(line);
+        }
     }
+}
+
+/// An event with its time and details.
+pub(crate) fn line(event: &str, details: Value) -> Value {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut line = json!({ "time": time, "event": event });
+    if let (Value::Object(line), Value::Object(details)) = (&mut line, details) {
+        line.extend(details);
+    }
+    line
 }
 
 #[cfg(test)]

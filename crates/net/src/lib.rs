@@ -27,8 +27,8 @@
 //!
 //! `examples/embed.rs` is a whole program with a coordinator beside the agent.
 //!
-//! Features, all on by default: `agent` is the library above and needs no server; `sidecar` adds the agent over HTTP;
-//! `coordinator` is the service. It runs on Unix.
+//! Features, on by default: `agent` is the library above and needs no server; `sidecar` adds the agent over HTTP;
+//! `coordinator` is the service. It runs on Unix. `postgres`, off by default, lets coordinators share a database.
 //!
 //! - [`agent`]: the runtime around an agent, and the sidecar.
 //! - [`coordinator`]: the service, its settings, tokens and limits.
@@ -94,8 +94,18 @@ pub const DESCRIPTION: &[u8] = include_bytes!("v1.bin");
 /// The metadata of a refusal that names its reason, in the words that metrics use.
 pub(crate) const REASON: &str = "posse-reason";
 
+/// The metadata of a refusal that names the coordinator which leads the federation.
+pub(crate) const LEADER: &str = "posse-leader";
+
 /// The metadata of an answer to a join: number and checksum of the newest message that was accepted of the agent's life.
 pub(crate) const LAST_WORD: &str = "posse-last-word";
+
+/// The metadata of an answer to a join: the epoch, and the number of the newest message that the agent's life has said to
+/// have received in it.
+pub(crate) const LAST_HEARD: &str = "posse-last-heard";
+
+/// The metadata of every call but a join by which a process says which one it is: the instance of its join.
+pub(crate) const INSTANCE: &str = "posse-instance";
 
 /// An error followed by what caused it.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {

@@ -28,6 +28,7 @@ struct Counters {
     downloads: Family<Of, Counter>,
     bytes: Family<Direction, Counter>,
     refused: Family<Refused, Counter>,
+    leads: Family<Of, Gauge>,
     log_bytes: Family<Of, Gauge>,
     sync: Family<Of, Histogram, fn() -> Histogram>,
     round: Family<Of, Histogram, fn() -> Histogram>,
@@ -90,6 +91,7 @@ impl Default for Metrics {
             downloads: Family::default(),
             bytes: Family::default(),
             refused: Family::default(),
+            leads: Family::default(),
             log_bytes: Family::default(),
             sync: Family::new_with_constructor(seconds),
             round: Family::new_with_constructor(seconds),
@@ -112,6 +114,8 @@ impl Default for Metrics {
         registry.register("downloads", "Messages sent to agents", counters.downloads.clone());
         registry.register("frame_bytes", "Bytes of frames", counters.bytes.clone());
         registry.register("refused", "What was refused, by reason", counters.refused.clone());
+        let leads = "1 where this coordinator leads the federation, 0 where another does or none can";
+        registry.register("leads", leads, counters.leads.clone());
         registry.register("log_bytes", "Bytes of the log on the disk", counters.log_bytes.clone());
         registry.register("sync_seconds", "Writing and syncing a batch", counters.sync.clone());
         registry.register("round_seconds", "From the call for a round to its end", counters.round.clone());
@@ -162,6 +166,10 @@ impl Metrics {
     pub(crate) fn refused(&self, federation: &str, reason: Reason) {
         let label = Refused { federation: federation.into(), reason: reason.word() };
         self.0.refused.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn leads(&self, federation: &str, leads: bool) {
+        self.0.leads.get_or_create(&of(federation)).set(leads.into());
     }
 
     pub(crate) fn log_bytes(&self, federation: &str, bytes: u64) {

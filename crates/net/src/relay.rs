@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tracing::{error, info, warn};
 
-use crate::agent::carriage::{Carrier, in_time, pause};
+use crate::agent::carriage::{Carrier, in_time};
 use crate::agent::{AgentConfig, AgentError, AgentTls, Rules};
 use crate::federation::{Command, FederationConfig, FederationHandle, ParentConfig, RelayIdentity};
 use crate::log::LogError;
@@ -101,10 +101,9 @@ pub(crate) async fn drive(handle: FederationHandle, mut stopped: watch::Receiver
             ended = link(&handle, &parent.identity, &mut carrier, &mut attempt) => ended,
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
-        carrier.disconnect();
+        let wait = carrier.turn(ended.as_ref().err(), &agent, attempt);
         let why =
             ended.err().map_or_else(|| "the link ended".to_owned(), |status| status.message().to_owned());
-        let wait = pause(&agent, attempt);
         warn!(federation = handle.config().name, why, ?wait, "the link to the parent is cut");
         attempt += 1;
         tokio::select! {

@@ -23,6 +23,9 @@ pub struct JoinRequest {
     #[prost(uint64, tag = "6")]
     pub life: u64,
 }
+/// The metadata of an answer to an agent that resumes say what is known of its life, so that an old copy of its state recognises
+/// itself: `posse-last-word`, number and CRC-32C of the newest message that was accepted (`12-0a1b2c3d`), and `posse-last-heard`, the
+/// epoch and the newest message in it that was acknowledged (`0-7`). Either is missing where nothing is known.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JoinReply {
     /// The version that both will speak: the newest that both know.

@@ -8,21 +8,12 @@
 //!
 //! ```
 //! use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Seed};
-//! use posse_sim::{RunConfig, TopologyConfig};
-//! use posse_sim::network::{FaultConfig, NetworkConfig};
-//! use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+//! use posse_sim::RunConfig;
+//! use posse_sim::world::{LinearConfig, WorldConfig};
 //!
-//! let alone = RunConfig {
-//!     seed: Seed(1),
-//!     agents: 20,
-//!     horizon: 2000,
-//!     world: WorldConfig::Linear(LinearConfig { dimension: 8, arms: 10, ..Default::default() }),
-//!     arrival: ArrivalConfig::Uniform,
-//!     network: NetworkConfig::default(),
-//!     faults: FaultConfig::default(),
-//!     topology: TopologyConfig::default(),
-//!     algorithm: Algorithm::LinUcb(LinUcb::default()),
-//! };
+//! let world = WorldConfig::Linear(LinearConfig { dimension: 8, arms: 10, ..Default::default() });
+//! let algorithm = Algorithm::LinUcb(LinUcb::default());
+//! let alone = RunConfig { seed: Seed(1), ..RunConfig::new(world, 20, 2000, algorithm) };
 //! let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
 //! let together = RunConfig { algorithm, ..alone.clone() };
 //!
@@ -54,6 +45,7 @@
 //! `examples/federation.rs` shows the machines without the simulator.
 #![forbid(unsafe_code)]
 
+mod adversary;
 mod agent_groups;
 mod curve;
 mod gauge;
@@ -66,6 +58,7 @@ mod tally;
 mod topology;
 pub mod world;
 
+pub use adversary::{AdversaryConfig, Lie};
 pub use agent_groups::{AgentGroups, GroupBy};
 pub use curve::Curve;
 pub use gauge::Clustering;

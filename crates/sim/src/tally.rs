@@ -25,6 +25,12 @@ pub struct Tally {
     pub interactions: u64,
     /// Σ over interactions of the best arm's mean minus the chosen arm's.
     pub regret: f64,
+    /// The regret of the agents that do not lie, in runs where some do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub honest_regret: Option<f64>,
+    /// How many agents the coordinator does not believe: looked at now and then, and in the end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub set_aside: u64,
     /// Σ of the rewards that agents received.
     pub reward: f64,
     /// What choosing at random would have received on average.
@@ -57,6 +63,11 @@ pub struct Tally {
     /// What may be claimed about privacy, where it is promised.
     #[serde(default)]
     pub privacy: Option<Box<PrivacyReport>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Tally {

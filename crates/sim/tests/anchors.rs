@@ -4,9 +4,9 @@
 use posse_core::{
     Algorithm, AsyncLinUcb, ModelConfig, ProtocolConfig, Seed, SyncLinUcb, Threshold, WidthForm,
 };
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 
 const SEEDS: u64 = 10;
 
@@ -22,6 +22,7 @@ fn means(algorithm: &Algorithm) -> (f64, f64) {
             network: NetworkConfig::default(),
             topology: posse_sim::TopologyConfig::default(),
             faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
             algorithm: algorithm.clone(),
         };
         let tally = config.run(&mut ()).expect("the published settings run");

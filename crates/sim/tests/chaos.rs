@@ -6,15 +6,15 @@
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig,
     ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FeaturePoint, FedGlbUcb,
-    FedGlbUcb3, FedLinUcb, FnUcb, HomoDc, JoinPolicy, Linkage, NeuralConfig, Precondition, PrivacyConfig,
-    ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig, Stream, SyncLinUcb, Threshold,
-    TimeSpan, TrainingMode,
+    FedGlbUcb3, FedLinUcb, FedUcb, FnUcb, HomoDc, JoinPolicy, Linkage, NeuralConfig, Precondition,
+    PrivacyConfig, PrivateGlmUcb, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig,
+    Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{
     ArrivalConfig, ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, LinearConfig, WorldConfig,
 };
-use posse_sim::{Invariants, RunConfig, Tally};
+use posse_sim::{AdversaryConfig, Invariants, RunConfig, Tally};
 
 const SEEDS: u64 = 600;
 
@@ -166,14 +166,31 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
             coordinator_restart: if restarts { 0.08 } else { 0.0 },
             lost_entries: if trouble == Trouble::LostHistory { 1 + draw.below(6) } else { 0 },
         },
+        adversaries: AdversaryConfig::default(),
         algorithm,
     }
 }
 
-/// One of the linear algorithms that may be private.
+/// One of the algorithms without clusters that may be private.
 fn private(draw: &mut Stream, privacy: PrivacyConfig) -> Algorithm {
+    let which = draw.below(6);
+    if which == 4 {
+        return Algorithm::PrivateGlmUcb(PrivateGlmUcb { privacy, ..Default::default() });
+    }
+    if which == 5 {
+        let PrivacyConfig { epsilon, max_releases, first_release, release_growth, .. } = privacy;
+        let round_deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
+        return Algorithm::FedUcb(FedUcb {
+            epsilon,
+            max_releases,
+            first_release,
+            release_growth,
+            round_deadline,
+            ..Default::default()
+        });
+    }
     let privacy = Some(privacy);
-    match draw.below(4) {
+    match which {
         0 => Algorithm::AsyncLinUcb(AsyncLinUcb { privacy, ..Default::default() }),
         1 => Algorithm::AsyncLinTs(AsyncLinTs { privacy, ..Default::default() }),
         2 => Algorithm::FedLinUcb(FedLinUcb { privacy, ..Default::default() }),

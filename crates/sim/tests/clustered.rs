@@ -203,6 +203,7 @@ fn o23_the_width_over_sums_with_noise_covers() {
         epsilon: 20.0,
         first_release: 20,
         max_releases: 64,
+        private_width: 1.0,
         streams: 4,
         ..Default::default()
     };

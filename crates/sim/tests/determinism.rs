@@ -60,6 +60,20 @@ fn assert_same(one: &(Log, Tally), other: &(Log, Tally), what: &str) {
 }
 
 #[test]
+fn agents_that_rest_between_their_turns_go_on_with_the_same_bits() {
+    for algorithm in Algorithm::all() {
+        let config = config(&algorithm, JoinPolicy::Lazy);
+        let quiet = config.run(&mut ()).unwrap();
+        for awake in [0, 2] {
+            let rested = config.run_with_awake(awake, &mut ()).unwrap();
+            let bits = |tally: &Tally| (tally.regret.to_bits(), tally.reward.to_bits());
+            assert_eq!(rested, quiet, "{}", algorithm.name());
+            assert_eq!(bits(&rested), bits(&quiet), "{}", algorithm.name());
+        }
+    }
+}
+
+#[test]
 fn o27_the_same_configuration_gives_the_same_bits() {
     for config in all_runs() {
         assert_same(&run(&config), &run(&config), config.algorithm.name());

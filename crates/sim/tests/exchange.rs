@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use posse_core::{
-    AgentId, Algorithm, Downlink, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, ModelConfig,
-    Threshold, TimeSpan, Uplink, UserId,
+    AgentId, Algorithm, Arms, Downlink, Entrance, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs,
+    ExchangeLinUcb, Federation, ModelConfig, Outgoing, Seed, Shape, Threshold, Tick, TimeSpan, Uplink,
+    UserId,
 };
 use posse_sim::network::{NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, Offer};
@@ -483,4 +484,56 @@ fn waiting_for_the_answer_pays_and_not_waiting_works() {
     };
     let (patient, hasty) = (regret(TimeSpan::from_millis(100)), regret(TimeSpan::ZERO));
     assert!(patient < hasty, "{patient} with answers, {hasty} without");
+}
+
+/// A coordinator that refuses a question for good never answers it. The agent waits until twice as much has probably
+/// happened, and then asks again.
+#[test]
+fn a_question_that_is_refused_for_good_is_asked_again() {
+    let (algorithm, shape) = (ucb(ExchangeConfig::default()), Shape::shared(2));
+    let federation = Federation { agents: 2, horizon: 1000, seed: Seed(1) };
+    let mut coordinator = algorithm.coordinator(shape).unwrap();
+    let [mut busy, mut rare] = [0, 1].map(|id| algorithm.agent(AgentId(id), shape, &federation).unwrap());
+    let start = 1_000_000_000_000_u64;
+    let at = |seconds: u64| Tick(start + seconds * 1_000_000);
+    let only = |mut outgoing: Vec<Outgoing>| outgoing.pop().expect("an answer").message;
+    busy.receive(only(coordinator.join(at(0), AgentId(0), Entrance::NewLife))).unwrap();
+    for step in 0..40_u64 {
+        let arm = [0.1 * (step % 7) as f64, 0.5];
+        if let Some(upload) = busy.learn(UserId(0), &arm, 0.3).unwrap() {
+            busy.receive(only(coordinator.receive(at(step), AgentId(0), upload).unwrap())).unwrap();
+        }
+    }
+    rare.receive(only(coordinator.join(at(40), AgentId(1), Entrance::NewLife))).unwrap();
+    assert!(!rare.is_asking());
+    let mut arms = Arms::new(2);
+    arms.push(&[1.0, 0.0]).unwrap();
+    arms.push(&[0.0, 1.0]).unwrap();
+    let mut asked = Vec::new();
+    for seconds in 40..100_000 {
+        if rare.prepare(at(seconds), UserId(1), &arms).unwrap().is_some() {
+            assert!(rare.is_asking());
+            asked.push(seconds);
+        }
+    }
+    assert!((2..30).contains(&asked.len()), "{asked:?}");
+    // The later ones are each asked when about twice as much has happened as before.
+    assert!(
+        asked.windows(2).skip(3).all(|pair| (1.8..2.3).contains(&(pair[1] as f64 / pair[0] as f64))),
+        "{asked:?}"
+    );
+    // An answer at last: the agent has what it asked for.
+    let Some(question) = ({
+        let mut seconds = 200_000;
+        loop {
+            seconds += 1;
+            if let Some(question) = rare.prepare(at(seconds), UserId(1), &arms).unwrap() {
+                break Some(question);
+            }
+        }
+    }) else {
+        unreachable!("the loop ends with a question")
+    };
+    rare.receive(only(coordinator.receive(at(300_000), AgentId(1), question).unwrap())).unwrap();
+    assert!(!rare.is_asking());
 }

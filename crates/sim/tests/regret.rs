@@ -147,7 +147,7 @@ fn drift_hurts() {
             ..small(seed, AGENTS, HORIZON, Algorithm::AsyncLinUcb(AsyncLinUcb::default()))
         })
     };
-    let (still, turning) = (of(None), of(Some(Drift { period: 3000 })));
+    let (still, turning) = (of(None), of(Some(Drift { period: 3000, ..Drift::default() })));
     assert!(turning.all > 2.0 * still.all, "{still:?} {turning:?}");
     assert!(turning.all - turning.half > still.all - still.half);
 }

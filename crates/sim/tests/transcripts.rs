@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, ClusterUpload,
     Cost, Downlink, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FedGlbUcb,
-    FedGlbUcb3, FedLinUcb, GroupSnapshot, JoinPolicy, PrivacyConfig, ScheduledGlbUcb, SyncLinUcb, Threshold,
-    Uplink,
+    FedGlbUcb3, FedLinUcb, FedUcb, GroupSnapshot, JoinPolicy, PrivacyConfig, PrivateGlmUcb, ScheduledGlbUcb,
+    SyncLinUcb, Threshold, Uplink,
 };
 use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
@@ -263,6 +263,13 @@ fn play(algorithm: Algorithm) -> RunConfig {
         Algorithm::CdpFclubDc(config) => {
             let privacy = PrivacyConfig { first_release: 3, max_releases: 4, ..config.privacy };
             Algorithm::CdpFclubDc(CdpFclubDc { clusters: clusters(), privacy, ..config })
+        }
+        Algorithm::FedUcb(config) => {
+            Algorithm::FedUcb(FedUcb { first_release: 3, max_releases: 4, ..config })
+        }
+        Algorithm::PrivateGlmUcb(config) => {
+            let privacy = PrivacyConfig { first_release: 3, max_releases: 4, ..config.privacy };
+            Algorithm::PrivateGlmUcb(PrivateGlmUcb { privacy, ..config })
         }
         other => other,
     };

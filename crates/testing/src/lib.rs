@@ -4,6 +4,8 @@
 //! there. `cargo xtask test` provides what it can and lists what was skipped at its end.
 #![forbid(unsafe_code)]
 
+pub mod postgres;
+
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;

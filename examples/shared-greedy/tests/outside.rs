@@ -5,22 +5,13 @@ use posse_net::coordinator::{Options, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::{Agent, AgentConfig};
 use posse_sim::network::{NetworkConfig, Preset};
-use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{LinearConfig, WorldConfig};
 use posse_sim::{Event, Invariants, Observer, RunConfig, Stage};
 use shared_greedy::SharedGreedy;
 
 fn run(algorithm: Algorithm, network: NetworkConfig) -> RunConfig {
-    RunConfig {
-        seed: Seed(7),
-        agents: 20,
-        horizon: 2000,
-        world: WorldConfig::Linear(LinearConfig { dimension: 5, arms: 10, ..LinearConfig::default() }),
-        arrival: ArrivalConfig::Uniform,
-        network,
-        topology: posse_sim::TopologyConfig::default(),
-        faults: Default::default(),
-        algorithm,
-    }
+    let world = WorldConfig::Linear(LinearConfig { dimension: 5, arms: 10, ..LinearConfig::default() });
+    RunConfig { seed: Seed(7), network, ..RunConfig::new(world, 20, 2000, algorithm) }
 }
 
 struct Nobody;

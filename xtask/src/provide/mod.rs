@@ -38,6 +38,15 @@ pub(crate) fn python(root: &Path) -> Result<OsString, String> {
     Ok(python.into_os_string())
 }
 
+/// `Ok` if valgrind is there, which counts instructions.
+pub(crate) fn valgrind() -> Result<(), String> {
+    let is_there = || works("valgrind", &["--version"]);
+    if is_there() {
+        return Ok(());
+    }
+    apt::install("valgrind", "instructions are not counted: there is no valgrind", is_there)
+}
+
 /// The directory of the publishers' data sets: the one that `POSSE_DATA` names, or `../shared/data`.
 pub(crate) fn data(root: &Path) -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os("POSSE_DATA") {
@@ -87,6 +96,24 @@ pub(crate) fn promtool() -> Result<(), String> {
         return Ok(());
     }
     apt::install("prometheus", "the alert rules are not tested: there is no promtool", is_there)
+}
+
+/// Makes sure that there is PostgreSQL, which coordinators can share. Installs it if this is root on a system with apt-get. Its
+/// programs are not on the path of Debian's systems; tests find them where the package puts them, or in `POSTGRES`.
+pub(crate) fn postgres() -> Result<(), String> {
+    let is_there = || {
+        let packages = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        std::env::var_os("POSTGRES").is_some()
+            || packages.into_iter().any(|package| package.path().join("bin/initdb").exists())
+    };
+    if is_there() {
+        return Ok(());
+    }
+    apt::install(
+        "postgresql",
+        "coordinators that share a database are not tested: there is no PostgreSQL",
+        is_there,
+    )
 }
 
 /// Whether there is a C++ compiler, which libFuzzer is built with.

@@ -24,7 +24,7 @@ Example:
 Endpoints: POST /choose, POST /reward, POST /new-life, GET /healthz, /privacy, /metrics, /openapi.json.
 The token is read from POSSE_TOKEN or --token-file, so that it is in no list of processes.")]
 pub(crate) struct Args {
-    /// Address of the coordinator
+    /// Address of the coordinator; several, with commas between them, for coordinators that take over from each other
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7447")]
     coordinator: String,
     /// Which federation, where there are several
@@ -182,8 +182,7 @@ fn config(args: &Args) -> anyhow::Result<AgentConfig> {
     }
     if !args.insecure
         && shows_token
-        && !args.coordinator.starts_with("https:")
-        && !is_local(&args.coordinator)
+        && !args.coordinator.split(',').map(str::trim).all(|url| url.starts_with("https:") || is_local(url))
     {
         bail!(
             "{} would send the token unencrypted: use https, or add --insecure if that is meant",

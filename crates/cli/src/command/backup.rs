@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use posse_net::coordinator::ServeConfig;
-use posse_net::log;
+use posse_net::log::{self, StorageKind};
 
 use super::{Ending, print};
 use crate::federation;
@@ -46,6 +46,7 @@ pub(crate) struct RestoreArgs {
 /// Copies the logs of every federation of the coordinator, and its tokens, to a directory.
 pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
+    refuse_database(&config)?;
     for name in names(&config) {
         let to = place(&args.to, name);
         let seen = log::backup(&config.log_directory(name), &to)
@@ -68,6 +69,7 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<Ending> {
 /// already.
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
+    refuse_database(&config)?;
     for name in names(&config) {
         let from = place(&args.from, name);
         if !from.exists() {
@@ -83,6 +85,16 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<Ending> {
         copy_private(&tokens, &config.token_file())?;
     }
     Ok(Ending::Done)
+}
+
+/// Files are copied here, databases by their own means.
+fn refuse_database(config: &ServeConfig) -> anyhow::Result<()> {
+    if config.storage.kind == StorageKind::Postgres {
+        bail!(
+            "this coordinator keeps everything in PostgreSQL: copy and restore that, for example with pg_basebackup"
+        );
+    }
+    Ok(())
 }
 
 fn names(config: &ServeConfig) -> impl Iterator<Item = &str> {

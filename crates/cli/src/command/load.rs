@@ -54,7 +54,7 @@ pub(crate) struct Args {
 
 /// What `posse load` measured, as its JSON document has it.
 #[derive(Debug, Serialize)]
-struct Measured {
+pub(super) struct Measured {
     /// Milliseconds of an append and a sync of one upload, alone.
     sync_millis: f64,
     uploads: Uploaded,
@@ -71,20 +71,34 @@ struct Measured {
     sidecar_per_second: f64,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    if args.agents == 0 || args.connections == 0 {
-        bail!("--agents and --connections must be at least 1");
+impl Args {
+    /// What the network suite of `posse bench` measures.
+    pub(super) fn for_bench(quick: bool) -> Self {
+        let (agents, seconds, idle) = if quick { (100, 0.5, 200) } else { (1000, 5.0, 2000) };
+        let data = std::env::temp_dir().join(format!("posse-bench-{}", std::process::id()));
+        Self { agents, connections: 8, seconds, idle, data, json: false }
     }
-    std::fs::create_dir_all(&args.data).with_context(|| format!("cannot make {}", args.data.display()))?;
-    let measured = runtime()?.block_on(measure(args));
-    let _ = std::fs::remove_dir_all(&args.data);
-    let measured = measured?;
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    let measured = measured(args)?;
     if args.json {
         print_json(&measured)?;
     } else {
         print(&table(&measured))?;
     }
     Ok(Ending::Done)
+}
+
+/// Measures everything, and removes what the coordinator kept.
+pub(super) fn measured(args: &Args) -> anyhow::Result<Measured> {
+    if args.agents == 0 || args.connections == 0 {
+        bail!("--agents and --connections must be at least 1");
+    }
+    std::fs::create_dir_all(&args.data).with_context(|| format!("cannot make {}", args.data.display()))?;
+    let measured = runtime()?.block_on(measure(args));
+    let _ = std::fs::remove_dir_all(&args.data);
+    measured
 }
 
 async fn measure(args: &Args) -> anyhow::Result<Measured> {
@@ -125,7 +139,7 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
     })
 }
 
-fn table(measured: &Measured) -> String {
+pub(super) fn table(measured: &Measured) -> String {
     let mut text = String::new();
     let Measured { uploads, .. } = measured;
     if cfg!(debug_assertions) {

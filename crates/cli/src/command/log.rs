@@ -176,6 +176,9 @@ fn describe(entry: &LogEntry) -> (&'static str, String) {
             )
         }
         LogEvent::Ticked => ("ticked", "time passed".into()),
+        LogEvent::TickedWithout(absent) => {
+            ("ticked", format!("time passed; {} agents were away", absent.len()))
+        }
         LogEvent::EpochBegan(epoch) => ("epoch began", format!("epoch {} began", epoch.0)),
         LogEvent::Heard(frame) => {
             let message = frame.message.as_ref().map_or("nothing", posse_core::Downlink::kind);

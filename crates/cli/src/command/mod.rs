@@ -25,6 +25,7 @@ pub(crate) mod run;
 mod runtime;
 pub(crate) mod serve;
 pub(crate) mod start;
+pub(crate) mod storage;
 pub(crate) mod token;
 pub(crate) mod worlds;
 

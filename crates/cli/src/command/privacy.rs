@@ -70,7 +70,7 @@ struct PlanArgs {
     #[arg(long, default_value_t = 3, requires = "simulate", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Releases of one stream of sums
-    #[arg(long, default_value_t = 16, conflicts_with = "file")]
+    #[arg(long, default_value_t = PrivacyConfig::default().max_releases, conflicts_with = "file")]
     releases: u64,
     /// Correlate the noise of releases by a binary tree instead of a factorisation
     #[arg(long, conflicts_with = "file")]
@@ -218,8 +218,8 @@ fn words(request: &PlanRequest, plan: &Plan) -> String {
     };
     line(format!("promise     ε = {epsilon}, δ = {delta:e} for {whom}: μ = {:.5}", made.mu));
     line(format!(
-        "clusters    {max_releases} releases each, μ = {:.5}: noise of σ = {:.2} at most, {:.0} in operator norm",
-        made.cluster_mu, made.cluster_noise, made.matrix_bound
+        "clusters    {max_releases} releases each, μ = {:.5}: noise of σ = {:.2} at most in Σxxᵀ, {:.0} in operator norm, {:.2} in Σxy",
+        made.cluster_mu, made.cluster_noise, made.matrix_bound, made.cluster_vector_noise
     ));
     line(if request.splits {
         format!(

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Listen beyond loopback without TLS or tokens
     #[arg(long)]
     insecure: bool,
+    /// Use a PostgreSQL database without synchronous standbys, which may lose what it confirmed: for development
+    #[arg(long)]
+    allow_unreplicated: bool,
     /// Send traces of uploads to an OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         let tracer = args.otlp.as_deref().map(|url| Tracer::new(url, "posse-coordinator")).transpose()?;
         let options = Options {
             insecure: args.insecure,
+            allow_unreplicated: args.allow_unreplicated,
             commit: commit(),
             tracer: tracer.clone(),
             ..Options::default()

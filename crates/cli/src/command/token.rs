@@ -10,8 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use posse_core::AgentId;
 use posse_net::coordinator::Tokens;
+use posse_net::log::StorageKind;
 use serde_json::json;
 
+use super::runtime::runtime;
+use super::storage::database;
 use super::{Ending, print, print_json};
 use crate::federation;
 
@@ -28,6 +31,9 @@ pub(crate) struct Args {
     /// The coordinator's configuration file
     #[arg(long, value_name = "FILE", global = true, default_value = "federation.toml")]
     config: PathBuf,
+    /// Use a PostgreSQL database without synchronous standbys, which may lose what it confirmed: for development
+    #[arg(long, global = true)]
+    allow_unreplicated: bool,
     /// Print one JSON document
     #[arg(long, global = true)]
     json: bool,
@@ -69,7 +75,15 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let config = federation::read(&args.config, true)?;
-    let tokens = Tokens::open(&config.token_file())?;
+    // A database is asked from inside of a runtime, which must live as long as its connections.
+    let runtime = runtime()?;
+    let tokens = match config.storage.kind {
+        StorageKind::Files => Tokens::open(&config.token_file())?,
+        StorageKind::Postgres => {
+            let _inside = runtime.enter();
+            Tokens::in_database(&database(&config.storage, args.allow_unreplicated)?)?
+        }
+    };
     match &args.action {
         Action::Create { agent, federation, out } => {
             if let Some(unknown) =

@@ -15,7 +15,7 @@ use posse_net::federation::FederationConfig;
 use posse_net::{Agent, AgentConfig};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, LinearConfig, Offer, WorldConfig};
-use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
+use posse_sim::{AdversaryConfig, Event, Observer, RunConfig, Stage, Tally};
 use tokio::time::Instant;
 
 const DIMENSION: usize = 20;
@@ -73,6 +73,7 @@ impl Demo {
             network: NetworkConfig::default(),
             topology: posse_sim::TopologyConfig::default(),
             faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
             algorithm,
         };
         let mut regret = Regret(Vec::with_capacity(self.interactions as usize));

@@ -23,9 +23,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use posse_core::{Algorithm, Seed};
-use posse_sim::RunConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, LinearConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, RunConfig};
 use serde_json::Value as Json;
 
 use crate::check::{self, Check};
@@ -325,6 +325,7 @@ fn stand_in(algorithm: &str) -> RunConfig {
         network: NetworkConfig::default(),
         topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm: named.expect("there are algorithms").clone(),
     }
 }

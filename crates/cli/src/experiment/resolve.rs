@@ -4,7 +4,7 @@
 use posse_core::{ConfigError, Seed};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, WorldConfig};
-use posse_sim::{RunConfig, TopologyConfig};
+use posse_sim::{AdversaryConfig, RunConfig, TopologyConfig};
 use serde::de::DeserializeOwned;
 
 use super::diagnostic::Diagnostic;
@@ -63,8 +63,9 @@ fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
     } else if config.arrival.build(agents, horizon, seed).err().as_ref() == Some(error) {
         Some(Section::Arrival)
     } else {
-        let rest =
-            [Section::Network, Section::Faults, Section::Topology].into_iter().find(|section| of(*section));
+        let rest = [Section::Network, Section::Faults, Section::Adversaries, Section::Topology]
+            .into_iter()
+            .find(|section| of(*section));
         Some(rest.unwrap_or(Section::Algorithm))
     }
 }
@@ -105,6 +106,7 @@ impl Combination<'_> {
             arrival: self.part::<ArrivalConfig>(Section::Arrival)?,
             network: self.part::<NetworkConfig>(Section::Network)?,
             faults: self.part::<FaultConfig>(Section::Faults)?,
+            adversaries: self.part::<AdversaryConfig>(Section::Adversaries)?,
             topology: self.part::<TopologyConfig>(Section::Topology)?,
             algorithm,
         })

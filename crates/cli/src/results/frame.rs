@@ -89,8 +89,15 @@ impl Frame {
         let relays = has_relays(rows.iter());
         for metric in METRICS.iter().filter(|metric| relays || !metric.is_of_relays()) {
             // Of a round, of what was lost, or of what is looked up now and then, no group has a part of its own.
-            let of_all = ["messages_at_root", "rounds", "lost_observations", "failed_trainings"]
-                .contains(&metric.name);
+            let of_all = [
+                "messages_at_root",
+                "rounds",
+                "lost_observations",
+                "failed_trainings",
+                "honest_regret",
+                "set_aside",
+            ]
+            .contains(&metric.name);
             let known =
                 |point: &Point<'_>| (!of_all || point.agents.is_none()).then(|| (metric.of)(point.tally));
             frame.push(metric.name, optional_measures(points.iter().map(known)));

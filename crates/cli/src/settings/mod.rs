@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 use posse_core::Algorithm;
 use posse_core::settings::{Described, DescribedKinds, Takes};
 pub(crate) use posse_core::settings::{Kind, Setting};
-use posse_sim::TopologyConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, TopologyConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -39,6 +39,8 @@ pub(crate) enum Section {
     Network,
     /// The table `[faults]`: how machines fail.
     Faults,
+    /// The table `[adversaries]`: which agents lie.
+    Adversaries,
     /// The table `[topology]`: the relays between agents and coordinator.
     Topology,
     /// The tables `[[algorithm]]`: the algorithms that are compared.
@@ -47,8 +49,15 @@ pub(crate) enum Section {
 
 impl Section {
     /// Every section, in the order of an experiment.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Environment, Self::Arrival, Self::Network, Self::Faults, Self::Topology, Self::Algorithm];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Environment,
+        Self::Arrival,
+        Self::Network,
+        Self::Faults,
+        Self::Adversaries,
+        Self::Topology,
+        Self::Algorithm,
+    ];
 
     /// Its key in an experiment.
     pub(crate) const fn key(self) -> &'static str {
@@ -57,6 +66,7 @@ impl Section {
             Self::Arrival => "arrival",
             Self::Network => "network",
             Self::Faults => "faults",
+            Self::Adversaries => "adversaries",
             Self::Topology => "topology",
             Self::Algorithm => "algorithm",
         }
@@ -73,7 +83,7 @@ impl Section {
         match self {
             Self::Environment | Self::Arrival => Some("kind"),
             Self::Algorithm => Some("name"),
-            Self::Network | Self::Faults | Self::Topology => None,
+            Self::Network | Self::Faults | Self::Adversaries | Self::Topology => None,
         }
     }
 
@@ -114,14 +124,15 @@ impl Section {
                 let config = json(&FaultConfig::default());
                 vec![variant("faults", "what goes wrong with machines", config, FaultConfig::settings())]
             }
+            Self::Adversaries => {
+                let config = json(&AdversaryConfig::default());
+                let settings = AdversaryConfig::settings();
+                vec![variant("adversaries", "which agents lie, and how", config, settings)]
+            }
             Self::Topology => {
                 let config = json(&TopologyConfig::default());
-                vec![variant(
-                    "topology",
-                    "relays between agents and coordinator",
-                    config,
-                    TopologyConfig::settings(),
-                )]
+                let settings = TopologyConfig::settings();
+                vec![variant("topology", "relays between agents and coordinator", config, settings)]
             }
             Self::Algorithm => {
                 let all = Algorithm::all().into_iter();
@@ -138,6 +149,7 @@ impl Section {
             Self::Arrival => Some("uniform"),
             Self::Network => Some("network"),
             Self::Faults => Some("faults"),
+            Self::Adversaries => Some("adversaries"),
             Self::Topology => Some("topology"),
             Self::Algorithm => None,
         }
@@ -148,7 +160,7 @@ impl Section {
         match self {
             Self::Environment => "environment",
             Self::Arrival => "arrival",
-            Self::Network | Self::Faults | Self::Topology => "table",
+            Self::Network | Self::Faults | Self::Adversaries | Self::Topology => "table",
             Self::Algorithm => "algorithm",
         }
     }
@@ -198,6 +210,7 @@ impl Variant {
             Section::Arrival => filled::<ArrivalConfig>(whole),
             Section::Network => filled::<NetworkConfig>(whole),
             Section::Faults => filled::<FaultConfig>(whole),
+            Section::Adversaries => filled::<AdversaryConfig>(whole),
             Section::Topology => filled::<TopologyConfig>(whole),
             Section::Algorithm => filled::<Algorithm>(whole),
         }?;

@@ -177,6 +177,8 @@ fn words_are_those_the_configurations_take() {
             serde_json::from_value::<Algorithm>(table).map(drop).map_err(text)
         } else if table.get("kind").is_some() {
             serde_json::from_value::<WorldConfig>(table).map(drop).map_err(text)
+        } else if table.get("lie").is_some() {
+            serde_json::from_value::<AdversaryConfig>(table).map(drop).map_err(text)
         } else {
             serde_json::from_value::<NetworkConfig>(table).map(drop).map_err(text)
         }

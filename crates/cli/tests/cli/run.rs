@@ -63,6 +63,7 @@ fn a_row_has_all_settings_and_results() {
         "arrival",
         "network",
         "faults",
+        "adversaries",
         "seed",
         "agents",
         "horizon",
@@ -90,6 +91,8 @@ fn a_row_has_all_settings_and_results() {
         "epsilon_spent",
         "signal_to_noise",
         "failed_trainings",
+        "honest_regret",
+        "set_aside",
         "seconds",
     ];
     for row in rows(&document) {

@@ -2,10 +2,12 @@
 
 mod audit;
 mod breaker;
+mod failover;
 mod flood;
 mod foreign;
 mod guide;
 mod kills;
+mod operators;
 mod parity;
 mod processes;
 mod support;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
-    AgentId, Algorithm, AsyncLinUcb, Downlink, JoinPolicy, Placement, Seed, Threshold, Tick, TimeSpan,
-    Uplink, UserId,
+    AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, JoinPolicy, Memory, Placement,
+    Robust, Seed, Threshold, Tick, TimeSpan, Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -20,7 +20,7 @@ use posse_net::v1::{JournalEntry, journal_entry};
 use posse_net::{Agent, AgentConfig, Clock};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, ClusteredConfig, GlmWorldConfig, Offer, WorldConfig};
-use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
+use posse_sim::{AdversaryConfig, Event, Observer, RunConfig, Stage, Tally};
 use prost::Message;
 
 const AGENTS: u64 = 4;
@@ -100,6 +100,7 @@ fn run(algorithm: Algorithm, world: WorldConfig) -> RunConfig {
         },
         topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
+        adversaries: AdversaryConfig::default(),
         algorithm,
     }
 }
@@ -255,6 +256,13 @@ fn algorithms() -> Vec<Algorithm> {
     talkative.protocol.upload_threshold = Threshold(1.0);
     talkative.protocol.download_threshold = Threshold(1.0);
     all.push(Algorithm::AsyncLinUcb(talkative));
+    let wary = [
+        ExchangeConfig { robust: Robust::Trimmed, false_alarm: 0.2, ..Default::default() },
+        ExchangeConfig { memory: Memory::Adaptive, ..Default::default() },
+        ExchangeConfig { memory: Memory::Window, window: 30, ..Default::default() },
+    ];
+    let of = |exchange| Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() });
+    all.extend(wary.map(of));
     all
 }
 

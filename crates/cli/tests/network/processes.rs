@@ -131,6 +131,10 @@ fn tokens_are_made_listed_and_revoked() {
     assert_eq!(token(&["revoke", id]).0, Some(0));
     assert!(token(&["list"]).1.contains("revoked"));
     assert_eq!(token(&["revoke", "nobody"]).0, Some(2));
+    let audit = std::fs::read_to_string(directory.path().join("data/audit.jsonl")).unwrap();
+    let events: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_token: Vec<&Value> = events.iter().filter(|event| event["token"] == id).collect();
+    assert!(of_token.len() == 2 && !audit.contains(secret), "{audit}");
     let (code, _, why) = token(&["create", "--agent", "7", "--federation", "shoe"]);
     assert!(code == Some(2) && why.contains("it has shop"), "{why}");
 }

@@ -1,13 +1,18 @@
 //! Recipes of the generalized linear family.
 
 use crate::agent::{Agent, Shape};
+use crate::clustered::config::ClusterPlan;
+use crate::clustered::fclub::ClusteredAgent;
+use crate::clustered::groups::Groups;
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
-use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, ScheduledGlbUcb, UcbGlm};
+use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, PrivateGlmUcb, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
+use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
+use crate::width::ModelConfig;
 
 impl Recipe for FedGlbUcb {
     fn name(&self) -> &'static str {
@@ -233,5 +238,60 @@ impl Recipe for OnsGlm {
 
     fn link_function(&self) -> Option<LinkFunction> {
         Some(self.model.link)
+    }
+}
+
+/// A private generalized linear algorithm, with its model and its promise in terms of what rewards count as.
+#[derive(Debug)]
+pub(super) struct PrivateGlm<'c> {
+    settings: &'c PrivateGlmUcb,
+    model: ModelConfig,
+    privacy: PrivacyConfig,
+}
+
+impl<'c> PrivateGlm<'c> {
+    pub(super) fn new(settings: &'c PrivateGlmUcb) -> Self {
+        let (model, privacy) = settings.made();
+        Self { settings, model, privacy }
+    }
+
+    fn plan(&self) -> ClusterPlan<'_> {
+        let download = self.settings.download_threshold;
+        let plan = ClusterPlan::of_one_group(self.name(), &self.model, download, &self.privacy);
+        ClusterPlan { response: self.settings.response(), ..plan }
+    }
+}
+
+impl Recipe for PrivateGlm<'_> {
+    fn name(&self) -> &'static str {
+        "private-glm-ucb"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.settings.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(ClusteredAgent::new(&self.plan(), id, shape.dimension(), federation))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(Groups::new(&self.plan(), shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Clusters
+    }
+
+    fn chooses_with_unsent(&self) -> bool {
+        self.privacy.raw_buffer
+    }
+
+    fn link_function(&self) -> Option<LinkFunction> {
+        Some(self.settings.link)
+    }
+
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        Some(&self.privacy)
     }
 }

@@ -12,7 +12,7 @@ use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
 use crate::linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
-    FedLinUcb, LinTs, LinUcb, SyncLinUcb,
+    FedLinUcb, FedUcb, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
@@ -138,6 +138,51 @@ impl MayBePrivate for SyncLinUcb {
         let plan =
             ClusterPlan::of_one_group(self.name(), &self.model, Threshold::NEVER, self.privacy.as_ref()?);
         Some(ClusterPlan { rounds: Some(self.round_deadline), ..plan })
+    }
+}
+
+/// FedUCB with the promise that its settings make.
+#[derive(Debug)]
+pub(super) struct PrivateRounds<'c> {
+    settings: &'c FedUcb,
+    privacy: PrivacyConfig,
+}
+
+impl<'c> PrivateRounds<'c> {
+    pub(super) fn new(settings: &'c FedUcb) -> Self {
+        Self { settings, privacy: settings.privacy() }
+    }
+
+    fn plan(&self) -> ClusterPlan<'_> {
+        let (model, privacy) = (&self.settings.model, &self.privacy);
+        let plan = ClusterPlan::of_one_group(self.name(), model, Threshold::NEVER, privacy);
+        ClusterPlan { rounds: Some(self.settings.round_deadline), ..plan }
+    }
+}
+
+impl Recipe for PrivateRounds<'_> {
+    fn name(&self) -> &'static str {
+        "fed-ucb"
+    }
+
+    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
+        self.settings.check()
+    }
+
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        Box::new(ClusteredAgent::new(&self.plan(), id, shape.dimension(), federation))
+    }
+
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        Box::new(Groups::new(&self.plan(), shape.dimension()))
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Clusters
+    }
+
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        Some(&self.privacy)
     }
 }
 

@@ -16,12 +16,12 @@ use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
-use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, ScheduledGlbUcb, UcbGlm};
+use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, PrivateGlmUcb, ScheduledGlbUcb, UcbGlm};
 use crate::ids::AgentId;
 use crate::kernel::KernelConfig;
 use crate::linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
-    FedLinUcb, LinTs, LinUcb, SyncLinUcb,
+    FedLinUcb, FedUcb, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::neural::{FnUcb, NeuralUcb};
 use crate::privacy::PrivacyConfig;
@@ -122,6 +122,8 @@ algorithms! {
     "sync-lin-ucb", SyncLinUcb(SyncLinUcb), "everybody shares when one agent learned enough (DisLinUCB)",
         |config| *config;
     "fed-lin-ucb", FedLinUcb(FedLinUcb), "an agent pushes and pulls in one exchange when due", |config| *config;
+    "fed-ucb", FedUcb(FedUcb), "private rounds with noise of a binary tree: the published baseline",
+        |config| linear::PrivateRounds::new(config);
     "exchange-lin-ucb", ExchangeLinUcb(ExchangeLinUcb),
         "agents speak when silence costs more than a message, upper confidence bounds", |config| *config;
     "exchange-lin-ts", ExchangeLinTs(ExchangeLinTs),
@@ -138,6 +140,8 @@ algorithms! {
         |config| glm::Scheduled2(config);
     "fed-glb-ucb-3", FedGlbUcb3(FedGlbUcb3), "scheduled rounds of one online step, and steps between",
         |config| *config;
+    "private-glm-ucb", PrivateGlmUcb(PrivateGlmUcb),
+        "sums with noise of a line around the released model, generalized linear", |config| glm::PrivateGlm::new(config);
     "one-ucb-glm", OneUcbGlm(UcbGlm), "one learner sees all raw data, generalized linear: the reference",
         |config| glm::OneUcbGlm(config);
     "n-ucb-glm", NUcbGlm(UcbGlm), "every agent learns alone, maximum likelihood", |config| glm::NUcbGlm(config);

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clustered::merging::{Linkage, Merging};
 use crate::error::ConfigError;
+use crate::privacy::response::Response;
 use crate::privacy::{Budget, PrivacyConfig};
 use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
@@ -227,6 +228,8 @@ pub(crate) struct ClusterPlan<'c> {
     pub(crate) sampling: Option<f64>,
     /// Collect from all agents whenever one of them is due, with this deadline. Only private federations without clusters do.
     pub(crate) rounds: Option<Option<TimeSpan>>,
+    /// How rewards enter private sums. Not set: as they are.
+    pub(crate) response: Option<Response>,
 }
 
 impl<'c> ClusterPlan<'c> {
@@ -239,7 +242,17 @@ impl<'c> ClusterPlan<'c> {
         privacy: &'c PrivacyConfig,
     ) -> Self {
         let (clusters, upload) = (None, Threshold::NEVER);
-        Self { name, model, clusters, upload, download, privacy: Some(privacy), sampling: None, rounds: None }
+        Self {
+            name,
+            model,
+            clusters,
+            upload,
+            download,
+            privacy: Some(privacy),
+            sampling: None,
+            rounds: None,
+            response: None,
+        }
     }
 
     pub(crate) fn may_split(&self) -> bool {
@@ -269,7 +282,17 @@ const fn public<'c>(
     upload: Threshold,
     download: Threshold,
 ) -> ClusterPlan<'c> {
-    ClusterPlan { name, model, clusters, upload, download, privacy: None, sampling: None, rounds: None }
+    ClusterPlan {
+        name,
+        model,
+        clusters,
+        upload,
+        download,
+        privacy: None,
+        sampling: None,
+        rounds: None,
+        response: None,
+    }
 }
 
 impl Fclub {
@@ -298,6 +321,7 @@ impl CdpFclubDc {
             privacy: Some(&self.privacy),
             sampling: None,
             rounds: None,
+            response: None,
         }
     }
 }

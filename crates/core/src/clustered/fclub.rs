@@ -21,6 +21,7 @@ use crate::exchange::belief::Adopted;
 use crate::federation::Federation;
 use crate::ids::{AgentId, ClusterId, Incarnation, PhaseId, UserId};
 use crate::message::{Downlink, Uplink};
+use crate::privacy::response::Response;
 use crate::privacy::{NoiseSource, PrivacyReport, Release, StreamId};
 use crate::ridge::Ridge;
 use crate::scoring::{Draws, check_arms, upper_confidence};
@@ -44,6 +45,8 @@ pub(crate) struct ClusteredAgent {
     /// The scale of Thompson sampling and its random numbers. Not set: choices are by upper confidence bounds.
     sampling: Option<(f64, Draws)>,
     private: Option<Private>,
+    /// How rewards enter private sums. Not set: as they are.
+    response: Option<Response>,
     users: Users,
     clusters: BTreeMap<ClusterId, Local>,
     next_cluster: u64,
@@ -74,6 +77,7 @@ impl ClusteredAgent {
             in_rounds: plan.rounds.is_some(),
             sampling: plan.sampling.map(|scale| (scale, Draws::new(id, federation.seed))),
             private,
+            response: plan.response,
             clusters: BTreeMap::from([(FIRST, first)]),
             next_cluster: FIRST.0 + 1,
             phase: PhaseId(1),
@@ -253,6 +257,12 @@ impl ClusteredAgent {
         })
     }
 
+    /// xᵀθ̂ with the released estimate of the user's cluster. It uses nothing that was not released.
+    fn released_value(&self, user: UserId, arm: &[f64]) -> f64 {
+        let released = self.clusters[&self.cluster_of(user)].private.as_ref();
+        released.map_or(0.0, |released| released.chooser.estimate().iter().zip(arm).map(|(a, b)| a * b).sum())
+    }
+
     /// Adds an observation that was checked, and clipped where that is due, to all sums it belongs to.
     fn take_in_observation(&mut self, user: UserId, arm: &[f64], reward: f64) -> Option<Uplink> {
         let cluster = self.cluster_of(user);
@@ -317,6 +327,8 @@ impl Agent for ClusteredAgent {
 
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.model.dimension(), arm, reward)?;
+        let reward =
+            self.response.map_or(reward, |response| response.of(self.released_value(user, arm), reward));
         let Some(own) = &mut self.private else { return Ok(self.take_in_observation(user, arm, reward)) };
         let (arm, reward) = own.privatizer.clip(arm, reward)?;
         let count = self.users.find(user).map_or(0, |place| self.users.list[place].evidence.count());

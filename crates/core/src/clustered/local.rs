@@ -66,7 +66,8 @@ impl Local {
     /// The same private cluster with its last upload on its way once more, to a coordinator that lost it.
     pub(crate) fn repeating(&self, released: &Released, model: &Ridge) -> Self {
         let Released { sent, baseline, said, .. } = released.clone();
-        let view = Belief::from_parts(model.clone(), Some(sent.clone()), self.view.buffer().clone());
+        let view =
+            Belief::from_parts(model.clone(), Some(sent.clone()), self.view.buffer().evidence().clone());
         let private = Released { sent, baseline, said, ..Released::new(model, self.own.dimension()) };
         Self { own: self.own.clone(), view, private: Some(private), members: 0 }
     }

@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
     pub(crate) agent: u64,
     pub(crate) estimate: Vec<f64>,
     pub(crate) count: u64,
-    /// How far noise may have moved the estimate; 0 where it is exact.
+    /// How far noise usually moves the estimate; 0 where it is exact.
     pub(crate) noise: f64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Merging {
 impl Merging {
     /// How far apart two clusters are, if they are alike.
     fn alike(&self, a: &Candidate, b: &Candidate) -> Option<f64> {
-        let (spread, noise) = (radius(a.count) + radius(b.count), a.noise + b.noise);
+        let (spread, noise) = (radius(a.count) + radius(b.count), a.noise.hypot(b.noise));
         let distance = distance_squared(&a.estimate, &b.estimate);
         // A scale of 0 merges nothing, however much noise there is.
         let far = if self.scale > 0.0 { self.scale * spread + noise } else { 0.0 };

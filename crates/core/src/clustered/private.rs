@@ -20,8 +20,10 @@ pub(super) struct Private {
 /// What is known of a user from the released sums of that user.
 struct KnownUser {
     estimate: Vec<f64>,
-    /// How far the estimate may be off.
-    radius: f64,
+    /// How far chance may have moved the estimate: α₁·F(T).
+    chance: f64,
+    /// How far noise usually moves it.
+    noise: f64,
 }
 
 impl Private {
@@ -45,7 +47,8 @@ impl Private {
             users.list.iter().map(|user| self.known(user.id.0, scale, model)).collect();
         users.prune_by(|one, other| match (&known[one], &known[other]) {
             (Some(a), Some(b)) => {
-                let far = a.radius + b.radius;
+                // Two estimates of the same parameters differ by the root of the sum of squares of their noise.
+                let far = a.chance + b.chance + a.noise.hypot(b.noise);
                 crate::clustered::users::distance_squared(&a.estimate, &b.estimate) > far * far
             }
             // Nothing tells them apart before both were released.
@@ -63,7 +66,7 @@ impl Private {
         let lowest = smallest_eigenvalue(evidence.gram(), dimension);
         let sums = Noisy { variance, lowest, count: evidence.count() };
         let noise = noise_radius(budget, sums, &estimate, model.regularization());
-        Some(KnownUser { estimate, radius: scale * radius(evidence.count()) + noise })
+        Some(KnownUser { estimate, chance: scale * radius(evidence.count()), noise })
     }
 
     /// Whether the sums of a user were ever released.

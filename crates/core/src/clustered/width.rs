@@ -60,7 +60,7 @@ impl PrivateWidth {
             budget,
             regularization: model.regularization,
             norm_bound: model.norm_bound,
-            scale: model.width_scale,
+            scale: model.width_scale * privacy.private_width,
             fixed: model.fixed_width,
         }
     }
@@ -83,10 +83,13 @@ impl PrivateWidth {
     }
 }
 
-/// How far the estimate θ̂ over sums with noise is off at most because of the noise: (v + m·‖θ̂‖)/(ℓ + λ).
+/// How far the estimate θ̂ over sums with noise is usually off because of the noise: √(d·variance·(κ² + ‖θ̂‖²))/(ℓ + λ).
+///
+/// It is not a bound. A bound that holds for all streams at once is several times as large, and users who differ are then never told
+/// apart.
 pub(crate) fn noise_radius(budget: &Budget, sums: Noisy, estimate: &[f64], regularization: f64) -> f64 {
     let norm = estimate.iter().map(|v| v * v).sum::<f64>().sqrt();
-    let off = budget.vector_bound(sums.variance) + budget.matrix_bound(sums.variance) * norm;
+    let off = budget.typical_noise(sums.variance, norm);
     off / (sums.lowest.max(0.0) + regularization)
 }
 
@@ -97,7 +100,7 @@ mod tests {
     #[test]
     fn the_width_follows_its_formula_and_grows_with_noise() {
         let model = ModelConfig { noise: 0.5, regularization: 1.0, ..Default::default() };
-        let privacy = PrivacyConfig::default();
+        let privacy = PrivacyConfig { private_width: 1.0, ..Default::default() };
         let budget = Budget::new(&privacy, 10, false);
         let width = PrivateWidth::new(&model, &privacy, budget.clone(), 10);
         let sums = Noisy { variance: 9.0, lowest: 500.0, count: 9000 };
@@ -115,7 +118,8 @@ mod tests {
     fn noise_moves_estimates_less_the_more_is_known() {
         let budget = Budget::new(&PrivacyConfig::default(), 2, false);
         let sums = Noisy { variance: 4.0, lowest: 99.0, count: 1000 };
-        let expected = (budget.vector_bound(4.0) + 5.0 * budget.matrix_bound(4.0)) / 100.0;
+        // Two features with noise of variance 4: κ² + ‖θ̂‖² = κ² + 25.
+        let expected = (2.0 * 4.0 * (budget.vector_ratio.powi(2) + 25.0)).sqrt() / 100.0;
         assert!((noise_radius(&budget, sums, &[3.0, 4.0], 1.0) - expected).abs() < 1e-12);
         assert_eq!(noise_radius(&budget, Noisy { variance: 0.0, ..sums }, &[3.0, 4.0], 1.0), 0.0);
     }

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use crate::agent::{AgentView, LinearView};
+use crate::buffer::Buffer;
 use crate::error::{DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::ids::Version;
@@ -18,13 +19,15 @@ pub(crate) struct Belief {
     version: Version,
     base: Arc<Evidence>,
     in_flight: Option<Evidence>,
-    buffer: Evidence,
+    buffer: Buffer,
     /// Uploads sent in this life; the last of them is the one in flight, if any.
     uploads: u64,
     regularization: f64,
     /// Made anew when it is first needed after a new base: most snapshots are overtaken by a newer one
     /// before the agent acts. A base is accepted only once it was factorised, so nothing fails later.
-    derived: OnceCell<Derived>,
+    derived: OnceCell<Box<Derived>>,
+    /// See [`Derived::since`]: of the model that the view let go of when it went to rest.
+    rested_since: Option<usize>,
 }
 
 /// What follows from the evidence of a view.
@@ -32,19 +35,23 @@ pub(crate) struct Belief {
 struct Derived {
     model: Ridge,
     fresh_information: f64,
+    /// With how many observations of the buffer the model was made, if all later ones were appended and are still there
+    /// as they came. Then deriving it again in the same two steps gives the same bits. `None` if it would not.
+    since: Option<usize>,
 }
 
 impl Belief {
     pub(crate) fn new(model: Ridge) -> Self {
-        let nothing = Evidence::none(model.dimension());
+        let dimension = model.dimension();
         Self {
             version: Version(0),
-            base: Arc::new(nothing.clone()),
+            base: Evidence::nothing(dimension),
             in_flight: None,
-            buffer: nothing,
+            buffer: Buffer::new(dimension),
             uploads: 0,
             regularization: model.regularization(),
-            derived: OnceCell::from(Derived { model, fresh_information: 0.0 }),
+            derived: OnceCell::from(Box::new(Derived { model, fresh_information: 0.0, since: Some(0) })),
+            rested_since: None,
         }
     }
 
@@ -60,23 +67,37 @@ impl Belief {
     #[inline]
     pub(crate) fn observe(&mut self, x: &[f64], y: f64) {
         self.derived();
-        self.buffer.add_observation(x, y);
-        let parts = [&*self.base, &self.buffer].into_iter().chain(&self.in_flight);
+        self.buffer.observe(x, y);
         let derived = self.derived.get_mut().expect("it was made above");
-        derived.fresh_information += derived.model.learn(x, y, parts);
+        derived.fresh_information += derived.model.append(x, y);
+        if derived.model.is_worn() {
+            let parts = [&*self.base, self.buffer.settle()].into_iter().chain(&self.in_flight);
+            derived.model.repair(parts);
+        }
+        if !self.buffer.is_unsummed() {
+            derived.since = None;
+        }
+    }
+
+    /// Lets go of everything that can be derived again, if that gives the same bits.
+    pub(crate) fn rest(&mut self) {
+        self.buffer.rest();
+        let Some(since) = self.derived.get().and_then(|derived| derived.since) else { return };
+        self.derived.take();
+        self.rested_since = Some(since);
     }
 
     /// Adds evidence of others, checked before, to what is not sent yet: what a relay does.
     pub(crate) fn absorb(&mut self, evidence: &Evidence) {
         self.buffer.add(evidence);
-        self.derived.take();
+        self.forget_model();
     }
 
     /// All parts in one sum.
     pub(crate) fn sum(&self) -> Evidence {
         let mut sum = Evidence::clone(&self.base);
         self.in_flight.iter().for_each(|evidence| sum.add(evidence));
-        sum.add(&self.buffer);
+        sum.add(self.buffer.evidence());
         sum
     }
 
@@ -98,8 +119,8 @@ impl Belief {
     pub(crate) fn from_parts(model: Ridge, in_flight: Option<Evidence>, buffer: Evidence) -> Self {
         let mut view = Self::new(model);
         view.uploads = u64::from(in_flight.is_some());
-        (view.in_flight, view.buffer) = (in_flight, buffer);
-        view.derived.take();
+        (view.in_flight, view.buffer) = (in_flight, Buffer::of(buffer));
+        view.forget_model();
         view
     }
 
@@ -109,11 +130,8 @@ impl Belief {
         debug_assert!(self.in_flight.is_none(), "one upload at a time");
         let information = self.model().information();
         self.uploads += 1;
-        let nothing = Evidence::none(self.dimension());
-        self.in_flight = Some(std::mem::replace(&mut self.buffer, nothing));
-        if let Some(derived) = self.derived.get_mut() {
-            derived.fresh_information = 0.0;
-        }
+        self.in_flight = Some(self.buffer.take());
+        self.nothing_fresh();
         (self.uploads, self.version, information)
     }
 
@@ -124,16 +142,22 @@ impl Belief {
             self.derived();
         }
         self.unfreeze();
-        let parcel = Parcel::wrap(&self.buffer);
+        let parcel = Parcel::wrap(self.buffer.evidence());
         if !self.buffer.is_empty() {
             // What the other side will hold after unwrapping, bit for bit.
             self.in_flight = Some(parcel.to_evidence());
             self.buffer.clear();
         }
+        self.nothing_fresh();
+        parcel
+    }
+
+    /// The buffer is empty now; its observations are elsewhere in the view.
+    fn nothing_fresh(&mut self) {
         if let Some(derived) = self.derived.get_mut() {
             derived.fresh_information = 0.0;
+            derived.since = None;
         }
-        parcel
     }
 
     /// Upload `number` has arrived: it is part of the base now. `false` if that is no news.
@@ -143,6 +167,7 @@ impl Belief {
         }
         self.derived();
         let Some(arrived) = self.in_flight.take() else { return false };
+        self.keep_model();
         Arc::make_mut(&mut self.base).add(&arrived);
         self.version = version.unwrap_or(self.version);
         true
@@ -202,40 +227,65 @@ impl Belief {
         }
         self.base = Arc::clone(base);
         self.version = version;
-        self.derived.take();
+        self.forget_model();
         Ok(())
     }
 
+    /// The evidence no longer gives the model: it is made anew when it is needed.
+    fn forget_model(&mut self) {
+        self.derived.take();
+        self.rested_since = None;
+    }
+
+    /// The model stays although its evidence is summed in another order now, so that it cannot be made again.
+    fn keep_model(&mut self) {
+        if let Some(derived) = self.derived.get_mut() {
+            derived.since = None;
+        }
+    }
+
     fn derived(&self) -> &Derived {
-        self.derived.get_or_init(|| self.derive())
+        self.derived.get_or_init(|| Box::new(self.derive()))
     }
 
     #[cold]
     fn derive(&self) -> Derived {
-        let mut model = Ridge::new(self.dimension(), self.regularization);
         let sent = [&*self.base].into_iter().chain(&self.in_flight);
-        let made = match (&self.in_flight, self.buffer.is_empty()) {
-            (None, true) => model.refresh_to(&self.base),
-            _ => model.refresh(sent.clone().chain([&self.buffer])),
+        // A view that rested makes the model that it let go of: from as many observations as then, and the rest appended.
+        let since = self.rested_since.unwrap_or(self.buffer.waiting());
+        let whole = since == self.buffer.waiting();
+        let part = (!whole && since > 0).then(|| self.buffer.first(since));
+        let buffered = match &part {
+            _ if whole && !self.buffer.is_empty() => Some(self.buffer.evidence()),
+            part => part.as_ref(),
         };
-        if made.is_err() {
-            // Own observations are positive semidefinite; should rounding make them spoil a base that is
-            // fine by itself, the base is what is left to believe.
-            model.refresh_to(&self.base).expect("a base is factorised before it is accepted");
+        let of_base = || {
+            Ridge::of(&self.base, self.regularization).expect("a base is factorised before it is accepted")
+        };
+        let mut model = match (&self.in_flight, buffered) {
+            (None, None) => of_base(),
+            (_, buffered) => {
+                let mut model = Ridge::new(self.dimension(), self.regularization);
+                // Own observations are positive semidefinite; should rounding make them spoil a base that is
+                // fine by itself, the base is what is left to believe.
+                if model.refresh(sent.clone().chain(buffered)).is_ok() { model } else { of_base() }
+            }
+        };
+        let mut fresh_information =
+            if buffered.is_none() { 0.0 } else { (model.information() - self.information_of(sent)).max(0.0) };
+        for (x, y) in self.buffer.recent().skip(since) {
+            fresh_information += model.append(x, y);
         }
-        let fresh_information = if self.buffer.is_empty() {
-            0.0
-        } else {
-            (model.information() - self.information_of(sent)).max(0.0)
-        };
-        Derived { model, fresh_information }
+        Derived { model, fresh_information, since: self.buffer.is_unsummed().then_some(since) }
     }
 
     /// Information of the base and perhaps more.
     fn information_of<'e>(&self, parts: impl Iterator<Item = &'e Evidence> + Clone) -> f64 {
-        let mut model = Ridge::new(self.dimension(), self.regularization);
-        if parts.clone().count() > 1 && model.refresh(parts).is_ok() {
-            return model.information();
+        if parts.clone().count() > 1 {
+            let mut model = Ridge::new(self.dimension(), self.regularization);
+            if model.refresh(parts).is_ok() {
+                return model.information();
+            }
         }
         Ridge::check(&self.base, self.regularization).expect("a base is factorised before it is accepted")
     }
@@ -252,7 +302,7 @@ impl Belief {
     pub(crate) fn thaw(&mut self) {
         self.derived();
         self.unfreeze();
-        self.derived.take();
+        self.forget_model();
     }
 
     fn unfreeze(&mut self) {
@@ -273,7 +323,7 @@ impl Belief {
         self.regularization
     }
 
-    pub(crate) const fn buffer(&self) -> &Evidence {
+    pub(crate) const fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
@@ -303,11 +353,16 @@ impl Belief {
 
     /// All observations in the view.
     pub(crate) fn count(&self) -> u64 {
-        self.parts().map(Evidence::count).sum()
+        self.base.count() + self.buffer.count() + self.in_flight.as_ref().map_or(0, Evidence::count)
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Evidence> + Clone {
-        [&*self.base, &self.buffer].into_iter().chain(&self.in_flight)
+        // One at a time: a buffer is added up only for those who get that far.
+        (0..3).filter_map(|part| match part {
+            0 => Some(&*self.base),
+            1 => Some(self.buffer.evidence()),
+            _ => self.in_flight.as_ref(),
+        })
     }
 
     pub(crate) fn inspect(&self) -> AgentView<'_> {
@@ -325,7 +380,7 @@ impl Belief {
         .with_linear(LinearView {
             base: &self.base,
             in_flight: self.in_flight.as_ref(),
-            buffer: &self.buffer,
+            buffer: self.buffer.evidence(),
             model,
         })
     }
@@ -335,7 +390,7 @@ impl Belief {
             version: self.version.0,
             base: Some(wire::evidence_to_wire(&self.base)),
             in_flight: self.in_flight.as_ref().map(wire::evidence_to_wire),
-            buffer: Some(wire::evidence_to_wire(&self.buffer)),
+            buffer: Some(wire::evidence_to_wire(self.buffer.evidence())),
             uploads: self.uploads,
             model: Some(self.model().save()),
             fresh_information: self.fresh_information(),
@@ -362,10 +417,15 @@ impl Belief {
             version: Version(state.version),
             base: Arc::new(evidence(state.base)?),
             in_flight,
-            buffer: evidence(state.buffer)?,
+            buffer: Buffer::of(evidence(state.buffer)?),
             uploads: state.uploads,
             regularization: self.regularization,
-            derived: OnceCell::from(Derived { model, fresh_information: state.fresh_information }),
+            derived: OnceCell::from(Box::new(Derived {
+                model,
+                fresh_information: state.fresh_information,
+                since: None,
+            })),
+            rested_since: None,
         })
     }
 }

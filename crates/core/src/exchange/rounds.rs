@@ -17,7 +17,7 @@ pub struct RoundConfig {
     /// on without the missing. Not set: it waits for all agents.
     pub round_deadline: Option<TimeSpan>,
     /// in [0, 1]: the fraction of agents that must answer in time; with fewer the round ends
-    /// without a result and nothing is lost. Default 0.5.
+    /// without a result and nothing is lost. Agents that are known to be away do not count. Default 0.5.
     pub quorum: f64,
 }
 

@@ -9,17 +9,22 @@
 //! different columns), no sum is split over lanes and no multiplication is fused with an addition. So
 //! the vector width changes the speed and nothing else.
 
-use pulp::{Arch, Simd, WithSimd};
+mod append;
+mod cholesky;
+mod score;
+
+use pulp::Arch;
 
 use crate::aligned::Aligned;
 use crate::arms::Columns;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, packed};
 use crate::ridge::Heard;
+use append::AppendRow;
+use cholesky::Factorise;
+use score::{Score, TILE};
 
 /// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
 const CHUNK: usize = 4;
-/// Vectors of arms solved together; eight accumulators fill the registers without spilling.
-const TILE: usize = 8;
 /// The widest vector of any dispatched instruction set, in `f64`.
 const WIDEST: usize = 8;
 
@@ -157,14 +162,19 @@ impl Factor {
         let d = self.dimension;
         self.rows.fill(0.0);
         for part in parts {
-            let mut packed = part.gram().iter();
-            for i in 0..d {
-                for j in 0..=i {
-                    self.rows[self.offset[j] as usize + i] += packed.next().expect("packed has i(i+1)/2 + j");
+            let (gram, moment) = (&part.gram()[..packed(d)], &part.moment()[..d]);
+            let mut rows = &mut self.rows[..];
+            for j in 0..d {
+                let first = j / CHUNK * CHUNK;
+                let (row, below) = rows.split_at_mut((d + 1).next_multiple_of(CHUNK) - first);
+                // Column j of the packed lower triangle: entry (i + 1, j) lies i + 1 places after (i, j).
+                let mut place = packed(j) + j;
+                for (step, u) in row[j - first..d - first].iter_mut().enumerate() {
+                    *u += gram[place];
+                    place += j + step + 1;
                 }
-            }
-            for (j, b) in part.moment().iter().enumerate() {
-                self.rows[self.offset[j] as usize + d] += b;
+                row[d - first] += moment[j];
+                rows = below;
             }
         }
         for j in 0..d {
@@ -258,205 +268,6 @@ impl Factor {
 
     fn entry(&self, j: usize, k: usize) -> f64 {
         self.rows[self.offset[j] as usize + k]
-    }
-
-    /// The stored part of row `j`, whole chunks.
-    #[inline]
-    fn row_range(&self, j: usize) -> std::ops::Range<usize> {
-        let start = self.offset[j] as usize + j / CHUNK * CHUNK;
-        start..self.offset[j] as usize + (self.dimension + 1).next_multiple_of(CHUNK)
-    }
-}
-
-/// Appends a row [x y] to the QR decomposition. With z = U⁻ᵀx and t_j = 1 + Σ_{i≤j} z_i², row j becomes
-/// a·u_j + b·w, a = √(t_j/t_{j−1}), b = z_j/√(t_j·t_{j−1}), where w is what is left of the appended row
-/// after subtracting z_i·u_i for i ≤ j. All square roots are off the chain of dependent operations.
-struct AppendRow<'a> {
-    factor: &'a mut Factor,
-    appended: &'a mut [f64],
-    x: &'a [f64],
-    y: f64,
-}
-
-impl WithSimd for AppendRow<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        let AppendRow { factor, appended, x, y } = self;
-        let d = factor.dimension;
-        let appended = &mut appended[..(d + 1).next_multiple_of(CHUNK)];
-        appended[..d].copy_from_slice(x);
-        appended[d] = y;
-        appended[d + 1..].fill(0.0);
-        let (mut before, mut norm) = (1.0, 0.0);
-        for j in 0..d {
-            let z = appended[j] * factor.inverse_diagonal[j];
-            norm += z * z;
-            let after = 1.0 + norm;
-            let a = (after / before).sqrt();
-            let b = z / (a * before);
-            before = after;
-            let range = factor.row_range(j);
-            let (row, _) = S::as_mut_simd_f64s(&mut factor.rows[range]);
-            let (rest, _) = S::as_mut_simd_f64s(&mut appended[j / CHUNK * CHUNK..]);
-            let (z, a_lanes, b_lanes) = (simd.splat_f64s(z), simd.splat_f64s(a), simd.splat_f64s(b));
-            for (u, w) in row.iter_mut().zip(rest) {
-                *w = simd.sub_f64s(*w, simd.mul_f64s(z, *u));
-                *u = simd.add_f64s(simd.mul_f64s(a_lanes, *u), simd.mul_f64s(b_lanes, *w));
-            }
-            factor.inverse_diagonal[j] /= a;
-        }
-        norm
-    }
-}
-
-/// Cholesky's decomposition in place, one row at a time; column d turns b into q on the way.
-struct Factorise<'a> {
-    factor: &'a mut Factor,
-}
-
-impl WithSimd for Factorise<'_> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> bool {
-        let factor = self.factor;
-        let d = factor.dimension;
-        for j in 0..d {
-            let pivot = factor.entry(j, j);
-            if !(pivot > 0.0 && pivot.is_finite()) {
-                return false;
-            }
-            let root = pivot.sqrt();
-            let inverse = 1.0 / root;
-            factor.inverse_diagonal[j] = inverse;
-            let range = factor.row_range(j);
-            let (done, below) = factor.rows.split_at_mut(range.end);
-            let row = &mut done[range];
-            let scale = simd.splat_f64s(inverse);
-            for u in S::as_mut_simd_f64s(row).0 {
-                *u = simd.mul_f64s(*u, scale);
-            }
-            let first = j / CHUNK * CHUNK;
-            row[j - first] = root;
-            let mut start = 0;
-            for i in j + 1..d {
-                let chunk = i / CHUNK * CHUNK;
-                let length = (d + 1).next_multiple_of(CHUNK) - chunk;
-                let multiple = simd.splat_f64s(row[i - first]);
-                let (target, _) = S::as_mut_simd_f64s(&mut below[start..start + length]);
-                let (source, _) = S::as_simd_f64s(&row[chunk - first..]);
-                for (t, s) in target.iter_mut().zip(source) {
-                    *t = simd.sub_f64s(*t, simd.mul_f64s(multiple, *s));
-                }
-                start += length;
-            }
-        }
-        true
-    }
-}
-
-/// z = U⁻ᵀx for many arms at once, a lane an arm; sums of squares and of products with q on the way.
-struct Score<'a, 'w> {
-    factor: &'a Factor,
-    arms: Columns<'a>,
-    workspace: &'w mut Workspace,
-}
-
-impl WithSimd for Score<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Score { factor, arms, workspace } = self;
-        let count = arms.len();
-        let mut done = 0;
-        while done < count {
-            let vectors = (count - done).div_ceil(S::F64_LANES).min(TILE);
-            let width = vectors * S::F64_LANES;
-            let tile = &mut workspace.tile[..factor.dimension * width];
-            transpose(arms, done, width.min(count - done), tile, width);
-            let (z, _) = S::as_mut_simd_f64s(tile);
-            let q = &workspace.q[..factor.dimension];
-            let (means, _) = S::as_mut_simd_f64s(&mut workspace.means[done..done + width]);
-            let (widths, _) = S::as_mut_simd_f64s(&mut workspace.widths[done..done + width]);
-            match vectors {
-                1 => solve_tile::<S, 1>(simd, factor, q, z, means, widths),
-                2 => solve_tile::<S, 2>(simd, factor, q, z, means, widths),
-                3 => solve_tile::<S, 3>(simd, factor, q, z, means, widths),
-                4 => solve_tile::<S, 4>(simd, factor, q, z, means, widths),
-                5 => solve_tile::<S, 5>(simd, factor, q, z, means, widths),
-                6 => solve_tile::<S, 6>(simd, factor, q, z, means, widths),
-                7 => solve_tile::<S, 7>(simd, factor, q, z, means, widths),
-                _ => solve_tile::<S, TILE>(simd, factor, q, z, means, widths),
-            }
-            done += width;
-        }
-    }
-}
-
-/// Copies `count` arms from `first` on into the tile, feature by feature. Lanes beyond are zero: they are
-/// solved along and never read.
-#[inline(always)]
-fn transpose(arms: Columns<'_>, first: usize, count: usize, tile: &mut [f64], width: usize) {
-    let mut arm = 0;
-    while arm + 4 <= count {
-        let rows: [&[f64]; 4] = std::array::from_fn(|r| arms.row(first + arm + r));
-        for ((((lanes, a), b), c), d) in
-            tile.chunks_exact_mut(width).zip(rows[0]).zip(rows[1]).zip(rows[2]).zip(rows[3])
-        {
-            lanes[arm..arm + 4].copy_from_slice(&[*a, *b, *c, *d]);
-        }
-        arm += 4;
-    }
-    if count < width {
-        for lanes in tile.chunks_exact_mut(width) {
-            lanes[count..].fill(0.0);
-        }
-    }
-    for arm in arm..count {
-        for (lanes, x) in tile.chunks_exact_mut(width).zip(arms.row(first + arm)) {
-            lanes[arm] = *x;
-        }
-    }
-}
-
-#[inline(always)]
-fn solve_tile<S: Simd, const W: usize>(
-    simd: S,
-    factor: &Factor,
-    q: &[f64],
-    tile: &mut [S::f64s],
-    means: &mut [S::f64s],
-    widths: &mut [S::f64s],
-) {
-    let d = factor.dimension;
-    let rows = &factor.rows[..];
-    let tile = &mut tile.as_chunks_mut::<W>().0[..d];
-    let zero = simd.splat_f64s(0.0);
-    let (mut mean, mut square) = ([zero; W], [zero; W]);
-    for j in 0..d {
-        let (solved, open) = tile.split_at_mut(j);
-        let mut z = open[0];
-        for (earlier, &offset) in solved.iter().zip(&factor.offset[..j]) {
-            let u = simd.splat_f64s(rows[offset as usize + j]);
-            for lane in 0..W {
-                z[lane] = simd.sub_f64s(z[lane], simd.mul_f64s(u, earlier[lane]));
-            }
-        }
-        let inverse = simd.splat_f64s(factor.inverse_diagonal[j]);
-        let q = simd.splat_f64s(q[j]);
-        for lane in 0..W {
-            z[lane] = simd.mul_f64s(z[lane], inverse);
-            square[lane] = simd.add_f64s(square[lane], simd.mul_f64s(z[lane], z[lane]));
-            mean[lane] = simd.add_f64s(mean[lane], simd.mul_f64s(z[lane], q));
-        }
-        open[0] = z;
-    }
-    means[..W].copy_from_slice(&mean);
-    for (width, square) in widths.iter_mut().zip(square) {
-        *width = simd.sqrt_f64s(square);
     }
 }
 

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use pulp::{Simd, WithSimd};
+
 use super::*;
 use crate::arms::Arms;
 use crate::random::Seed;
@@ -194,6 +196,105 @@ proptest! {
         prop_assert_eq!(&run(d, &data, &arms, Lanes(pulp::Scalar)), &dispatched);
         prop_assert_eq!(&run(d, &data, &arms, Lanes(pulp::Scalar128b)), &dispatched);
         prop_assert_eq!(&run(d, &data, &arms, Lanes(pulp::Scalar256b)), &dispatched);
+    }
+}
+
+/// The same operations one number at a time. Their order fixes how every number is rounded, so that kernels may change and
+/// results may not.
+struct PlainFactor {
+    /// Row j from column j on is U and q; what is left of the diagonal is not used.
+    rows: Dense,
+    inverse: Vec<f64>,
+}
+
+impl PlainFactor {
+    fn append(&mut self, x: &[f64], y: f64) -> f64 {
+        let mut w: Vec<f64> = x.iter().copied().chain([y]).collect();
+        let (mut before, mut norm) = (1.0, 0.0);
+        for (j, row) in self.rows.iter_mut().enumerate() {
+            let z = w[j] * self.inverse[j];
+            norm += z * z;
+            let after = 1.0 + norm;
+            let a = (after / before).sqrt();
+            let b = z / (a * before);
+            before = after;
+            for k in j..w.len() {
+                w[k] -= z * row[k];
+                row[k] = a * row[k] + b * w[k];
+            }
+            self.inverse[j] /= a;
+        }
+        norm
+    }
+
+    fn factorise(&mut self) {
+        for j in 0..self.rows.len() {
+            let root = self.rows[j][j].sqrt();
+            self.inverse[j] = 1.0 / root;
+            for k in j + 1..self.rows[j].len() {
+                self.rows[j][k] *= self.inverse[j];
+            }
+            self.rows[j][j] = root;
+            for i in j + 1..self.rows.len() {
+                for k in i..self.rows[j].len() {
+                    self.rows[i][k] -= self.rows[j][i] * self.rows[j][k];
+                }
+            }
+        }
+    }
+
+    fn score(&self, x: &[f64]) -> (f64, f64) {
+        let (mut solved, mut mean, mut square) = (Vec::new(), 0.0, 0.0);
+        for (j, &x) in x.iter().enumerate() {
+            let mut z = x;
+            for (i, earlier) in solved.iter().enumerate() {
+                z -= self.rows[i][j] * earlier;
+            }
+            z *= self.inverse[j];
+            square += z * z;
+            mean += z * self.rows[j][self.rows.len()];
+            solved.push(z);
+        }
+        (mean, square.sqrt())
+    }
+
+    fn agrees_with(&self, factor: &Factor) -> bool {
+        let entries: Vec<f64> = self.rows.iter().enumerate().flat_map(|(j, row)| row[j..].to_vec()).collect();
+        bits(&entries) == bits(&factor.entries()) && bits(&self.inverse) == bits(factor.inverse_diagonal())
+    }
+}
+
+proptest! {
+    #[test]
+    fn kernels_round_every_number_as_plain_loops_do(
+        d in 1usize..40, n in 1usize..20, k in 1usize..40, seed: u64,
+    ) {
+        let data = observations(d, n, seed);
+        let rows = (0..d).map(|j| (0..=d).map(|i| if i == j { LAMBDA.sqrt() } else { 0.0 }).collect());
+        let mut plain = PlainFactor { rows: rows.collect(), inverse: vec![1.0 / LAMBDA.sqrt(); d] };
+        let (mut factor, mut workspace) = (Factor::new(d, LAMBDA), Workspace::new());
+        for (x, y) in &data {
+            let norm = factor.update(x, *y, &mut workspace);
+            prop_assert_eq!(norm.to_bits(), plain.append(x, *y).to_bits());
+            prop_assert!(plain.agrees_with(&factor));
+        }
+        let arms = arms(d, k, seed);
+        let scores = factor.score(arms.all(), |_| 0.0, &mut workspace);
+        for index in 0..k {
+            let (mean, width) = plain.score(arms.row(index));
+            prop_assert_eq!(scores.means[index].to_bits(), mean.to_bits());
+            prop_assert_eq!(scores.widths[index].to_bits(), width.to_bits());
+        }
+        let sum = evidence(d, &data);
+        for j in 0..d {
+            for i in j..d {
+                plain.rows[j][i] = sum.gram()[packed(i) + j] + if i == j { LAMBDA } else { 0.0 };
+            }
+            plain.rows[j][d] = sum.moment()[j];
+        }
+        plain.factorise();
+        prop_assert!(factor.refresh(LAMBDA, [&sum].into_iter()));
+        prop_assert!(plain.agrees_with(&factor));
     }
 }
 

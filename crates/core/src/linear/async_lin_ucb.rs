@@ -326,6 +326,10 @@ impl Agent for AsyncAgent {
         Ok(answer)
     }
 
+    fn rest(&mut self) {
+        self.view.rest();
+    }
+
     fn inspect(&self) -> AgentView<'_> {
         self.view.inspect()
     }

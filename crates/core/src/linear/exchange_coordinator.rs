@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, Suspicion};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, Tick, Version};
+use crate::linear::ages::Ages;
+use crate::linear::trust::{Trust, Verdict};
 use crate::message::{Answer, Downlink, EvidenceUpload, News, Outgoing, Pull, Snapshot, Uplink};
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
@@ -29,6 +31,12 @@ pub(crate) struct ExchangeCoordinator {
     pace: Pace,
     /// The geometric mean of recent reports of loss × observations; 0 before the first.
     doubt: f64,
+    /// Evidence by agent, where the coordinator does not believe everybody.
+    trust: Option<Trust>,
+    /// Evidence by age, where the coordinator forgets what is old.
+    ages: Option<Ages>,
+    /// Observations that were in the evidence and are no longer.
+    removed: u64,
 }
 
 /// What the coordinator remembers of an agent.
@@ -37,10 +45,12 @@ struct ExchangeSeat {
     version: Version,
     /// How many uploads of the agent are in the evidence.
     uploads: u64,
-    /// Observations of the evidence that it has.
+    /// Observations that the coordinator had taken in when it sent the agent everything, and the agent's own since.
     count: u64,
     /// Information of what the agent has.
     information: f64,
+    /// What `removed` was when the agent was last sent everything.
+    removed: u64,
 }
 
 /// How fast observations come in: measured from the last but one time at which their number had doubled, so
@@ -70,7 +80,13 @@ impl Pace {
 }
 
 impl ExchangeCoordinator {
-    pub(crate) fn new(name: &'static str, model: Ridge, min_growth: f64) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        model: Ridge,
+        min_growth: f64,
+        trust: Option<Trust>,
+        ages: Option<Ages>,
+    ) -> Self {
         Self {
             name,
             min_growth,
@@ -80,6 +96,9 @@ impl ExchangeCoordinator {
             seats: BTreeMap::new(),
             pace: Pace::default(),
             doubt: 0.0,
+            trust,
+            ages,
+            removed: 0,
         }
     }
 
@@ -89,8 +108,9 @@ impl ExchangeCoordinator {
             count: self.evidence.count(),
             information: self.model.information(),
             agents: self.seats.len() as u64,
-            rate: self.pace.rate(self.evidence.count(), now),
+            rate: self.pace.rate(self.total(), now),
             doubt: self.doubt,
+            forgotten: self.total() - self.evidence.count(),
         }
     }
 
@@ -100,14 +120,24 @@ impl ExchangeCoordinator {
         Snapshot { authoritative, version, contains, information: self.model.information(), evidence }
     }
 
+    /// Observations in the evidence, and those that are too old to be.
+    fn total(&self) -> u64 {
+        self.ages.as_ref().map_or(self.evidence.count(), Ages::total)
+    }
+
     /// The seat of an agent that has everything.
     fn informed(&self, uploads: u64) -> ExchangeSeat {
-        let (count, information) = (self.evidence.count(), self.model.information());
-        ExchangeSeat { version: self.version, uploads, count, information }
+        let (count, information) = (self.total(), self.model.information());
+        ExchangeSeat { version: self.version, uploads, count, information, removed: self.removed }
     }
 
     /// The evidence with an upload, and what the uploader then has, or an error that changes nothing.
-    fn add(&mut self, seat: ExchangeSeat, upload: &EvidenceUpload) -> Result<ExchangeSeat, ProtocolError> {
+    fn add(
+        &mut self,
+        agent: AgentId,
+        seat: ExchangeSeat,
+        upload: &EvidenceUpload,
+    ) -> Result<ExchangeSeat, ProtocolError> {
         let (expected, got) = (seat.uploads + 1, upload.number);
         if expected != got {
             return Err(ProtocolError::Sequence { expected, got });
@@ -124,20 +154,75 @@ impl ExchangeCoordinator {
         }
         let increment = upload.evidence.evidence();
         increment.check()?;
-        let sum = self.evidence.checked_sum(increment)?;
-        self.model.refresh([&sum].into_iter())?;
         let in_sync = seat.version == self.version && upload.based_on == self.version;
-        self.evidence = Arc::new(sum);
-        self.version = self.version.next();
+        if !self.believe(agent, increment)? {
+            return Ok(ExchangeSeat { uploads: upload.number, ..seat });
+        }
         if in_sync {
             return Ok(self.informed(upload.number));
         }
         Ok(ExchangeSeat {
             version: upload.based_on.min(self.version),
             uploads: upload.number,
-            count: seat.count.saturating_add(upload.evidence.count()).min(self.evidence.count()),
+            count: seat.count.saturating_add(upload.evidence.count()).min(self.total()),
             information: upload.information.min(self.model.information()),
+            ..seat
         })
+    }
+
+    /// Adds to the evidence what an agent says, if it is believed; or fails and changes nothing.
+    fn believe(&mut self, agent: AgentId, increment: &Evidence) -> Result<bool, ProtocolError> {
+        if let Some(ages) = &self.ages {
+            self.evidence.checked_sum(increment)?;
+            let (mut ages, before) = (ages.clone(), self.evidence.count());
+            self.replace(ages.take_in(increment))?;
+            self.removed += before.saturating_sub(self.evidence.count());
+            self.ages = Some(ages);
+            return Ok(true);
+        }
+        let Some(trust) = &mut self.trust else {
+            let sum = self.evidence.checked_sum(increment)?;
+            self.replace(sum)?;
+            return Ok(true);
+        };
+        let (account, verdict) = trust.examine(agent, increment, &self.model)?;
+        let taken_back = trust.count_of(agent);
+        let sum = match verdict {
+            Verdict::Believed => Some(self.evidence.checked_sum(increment)?),
+            Verdict::StaysAside => None,
+            Verdict::SetAside => Some(trust.believed(increment.dimension(), Some(agent))),
+        };
+        if let Some(sum) = sum {
+            self.replace(sum)?;
+        }
+        if verdict == Verdict::SetAside {
+            self.removed += taken_back;
+        }
+        let trust = self.trust.as_mut().expect("it was there above");
+        trust.keep(agent, account);
+        Ok(verdict == Verdict::Believed)
+    }
+
+    /// Judges all agents again, if it is time.
+    fn judge(&mut self) {
+        let Some(trust) = &self.trust else { return };
+        let mut judged = trust.clone();
+        let (out, back) = judged.judge_if_due();
+        // The sum of fewer positive semidefinite matrices has a model as well. Should rounding say otherwise, all
+        // stays as it is until the next judgement.
+        let same = out == 0 && back == 0;
+        if same || self.replace(judged.believed(self.evidence.dimension(), None)).is_ok() {
+            self.removed += out;
+            self.trust = Some(judged);
+        }
+    }
+
+    /// Makes `sum` the evidence, or fails and changes nothing.
+    fn replace(&mut self, sum: Evidence) -> Result<(), ProtocolError> {
+        self.model.refresh([&sum].into_iter())?;
+        self.evidence = Arc::new(sum);
+        self.version = self.version.next();
+        Ok(())
     }
 
     /// Reports move the mean by an eighth of the way, and count for at most twice or half of it: an agent
@@ -151,8 +236,22 @@ impl ExchangeCoordinator {
     }
 
     fn answer(&mut self, now: Tick, agent: AgentId, seat: ExchangeSeat, pulled: bool) -> Outgoing {
-        let behind = self.evidence.count() as f64 >= (1.0 + self.min_growth) * seat.count as f64;
-        let tell = pulled && behind && seat.version < self.version;
+        // What was taken back is missing from the evidence and too much with the agent: it counts twice.
+        let taken_back = self.removed - seat.removed;
+        let count = self.evidence.count() + 2 * taken_back;
+        let (behind, many) = match &self.ages {
+            None => {
+                let behind = count as f64 >= (1.0 + self.min_growth) * seat.count as f64;
+                (behind, self.min_growth * seat.count as f64)
+            }
+            Some(ages) => {
+                let many = self.min_growth * self.evidence.count() as f64;
+                ((ages.total() - seat.count) as f64 >= many, many)
+            }
+        };
+        // An agent that believes liars, or what no longer holds, hears so unasked as soon as it speaks.
+        let misled = taken_back > 0 && taken_back as f64 >= many;
+        let tell = ((pulled && behind) || misled) && seat.version < self.version;
         let snapshot = tell.then(|| self.snapshot(seat.uploads, false));
         let seat = if tell { self.informed(seat.uploads) } else { seat };
         self.seats.insert(agent, seat);
@@ -176,7 +275,7 @@ impl ExchangeCoordinator {
 
 impl Coordinator for ExchangeCoordinator {
     fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
-        self.pace.observe(self.evidence.count(), now);
+        self.pace.observe(self.total(), now);
         let returning = entrance == Entrance::Returning;
         let known = self.seats.get(&agent).map_or(0, |seat| seat.uploads);
         let uploads = if returning { known } else { 0 };
@@ -198,20 +297,23 @@ impl Coordinator for ExchangeCoordinator {
     fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         let seat = *self.seats.get(&from).ok_or(ProtocolError::UnknownAgent(from))?;
         let (seat, pulled) = match message {
-            Uplink::Evidence(upload) => (self.add(seat, &upload)?, false),
+            Uplink::Evidence(upload) => (self.add(from, seat, &upload)?, false),
             Uplink::Pull(Pull { doubt, upload, .. }) => {
                 if !(doubt.is_finite() && doubt >= 0.0) {
                     return Err(ProtocolError::Evidence("the doubt is not a finite number"));
                 }
-                let seat = upload.map_or(Ok(seat), |upload| self.add(seat, &upload))?;
-                self.hear_doubt(doubt);
+                let seat = upload.map_or(Ok(seat), |upload| self.add(from, seat, &upload))?;
+                if self.suspicion(from).is_none() {
+                    self.hear_doubt(doubt);
+                }
                 (seat, true)
             }
             other => {
                 return Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() });
             }
         };
-        self.pace.observe(self.evidence.count(), now);
+        self.judge();
+        self.pace.observe(self.total(), now);
         Ok(vec![self.answer(now, from, seat, pulled)])
     }
 
@@ -235,6 +337,10 @@ impl Coordinator for ExchangeCoordinator {
         })
     }
 
+    fn suspicion(&self, agent: AgentId) -> Option<Suspicion> {
+        self.trust.as_ref()?.suspicion_of(agent)
+    }
+
     fn save(&self) -> Vec<u8> {
         let seats = self.seats.iter().map(|(agent, seat)| v1::ExchangeSeat {
             agent: agent.0,
@@ -242,6 +348,7 @@ impl Coordinator for ExchangeCoordinator {
             uploads: seat.uploads,
             count: seat.count,
             information: seat.information,
+            removed: seat.removed,
         });
         let marks = self.pace.marks.iter().flatten().flat_map(|(count, at)| [*count, *at]);
         v1::ExchangeCoordinatorState {
@@ -251,6 +358,9 @@ impl Coordinator for ExchangeCoordinator {
             seats: seats.collect(),
             marks: marks.collect(),
             doubt: self.doubt,
+            removed: self.removed,
+            trust: self.trust.as_ref().map(Trust::save),
+            ages: self.ages.as_ref().map(Ages::save),
         }
         .encode_to_vec()
     }
@@ -270,15 +380,31 @@ impl Coordinator for ExchangeCoordinator {
             [a, b, c, d] => Some([(a, b), (c, d)]),
             _ => return Err(DecodeError::invalid("coordinator", "it needs four marks or none")),
         };
+        if state.seats.iter().any(|seat| seat.removed > state.removed) {
+            return Err(DecodeError::invalid("coordinator", "an agent knows of more than was taken back"));
+        }
+        let trust = match &self.trust {
+            None => None,
+            Some(trust) => Some(trust.restored(state.trust.unwrap_or_default(), evidence.dimension())?),
+        };
+        let ages = match &self.ages {
+            None => None,
+            Some(ages) => Some(ages.restored(state.ages.unwrap_or_default(), evidence.dimension())?),
+        };
+        let total = ages.as_ref().map_or(evidence.count(), Ages::total);
+        if total < evidence.count() || (ages.is_some() && state.seats.iter().any(|seat| seat.count > total)) {
+            return Err(DecodeError::invalid("coordinator", "its counts contradict each other"));
+        }
         self.model.restore(&state.model.unwrap_or_default())?;
+        (self.trust, self.ages, self.removed) = (trust, ages, state.removed);
         self.evidence = Arc::new(evidence);
         self.version = Version(state.version);
         self.pace = Pace { marks };
         self.doubt = state.doubt;
         let seat = |seat: v1::ExchangeSeat| {
             let (version, uploads) = (Version(seat.version), seat.uploads);
-            let known = ExchangeSeat { version, uploads, count: seat.count, information: seat.information };
-            (AgentId(seat.agent), known)
+            let v1::ExchangeSeat { agent, count, information, removed, .. } = seat;
+            (AgentId(agent), ExchangeSeat { version, uploads, count, information, removed })
         };
         self.seats = state.seats.into_iter().map(seat).collect();
         Ok(())

@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::ConfigError;
 use crate::evidence::packed;
 use crate::ids::AgentId;
+use crate::linear::ages::Ages;
 use crate::linear::exchange_agent::ExchangeAgent;
 use crate::linear::exchange_coordinator::ExchangeCoordinator;
 use crate::linear::inverse_gap::InverseGap;
 use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
+use crate::linear::trust::Trust;
 use crate::random::Seed;
 use crate::scoring::Draws;
 use crate::trigger::Threshold;
@@ -41,6 +43,42 @@ pub struct ExchangeConfig {
     /// ≥ 1: the fewest observations that an upload may hold. 2d or more keep single interactions from being read
     /// off it. Bounds on what is withheld yield to it. Default 1.
     pub min_upload: u64,
+    /// What the coordinator does about agents that lie. Default `off`.
+    pub robust: Robust,
+    /// in (0, 1): with `robust`, the probability with which a judgement sets an honest agent aside whose noise is
+    /// normal. Default 0.000001.
+    pub false_alarm: f64,
+    /// How far back the coordinator's evidence reaches. Default `all`.
+    pub memory: Memory,
+    /// ≥ 1: with `memory = "window"`, over how many observations of all agents it reaches. Default 1000.
+    pub window: u64,
+}
+
+/// How far back the coordinator's evidence reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Memory {
+    /// To the beginning: for worlds that stand still.
+    #[default]
+    All,
+    /// Over the newest `window` observations.
+    Window,
+    /// Over 64, 128, 256 … observations or to the beginning, whichever predicts what comes in best.
+    Adaptive,
+}
+
+/// What the coordinator does about agents that lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Robust {
+    /// It believes all of them.
+    #[default]
+    Off,
+    /// It keeps the evidence of each agent apart and leaves out those that deviate from the model of the majority
+    /// by more than noise does. They are judged again with all others, so that it can be undone.
+    Trimmed,
 }
 
 impl Default for ExchangeConfig {
@@ -53,6 +91,10 @@ impl Default for ExchangeConfig {
             min_news: Threshold(1.0005),
             max_withheld: Threshold(4.0),
             min_upload: 1,
+            robust: Robust::Off,
+            false_alarm: 1e-6,
+            memory: Memory::All,
+            window: 1000,
         }
     }
 }
@@ -71,10 +113,39 @@ impl ExchangeConfig {
         let above = "it must be at least min_news; inf means never";
         let most = self.max_withheld.0;
         require(most >= self.min_news.0, "max_withheld", most, above)?;
+        let probability = 0.0 < self.false_alarm && self.false_alarm < 1.0;
+        require(probability, "false_alarm", self.false_alarm, "it must lie between 0 and 1")?;
+        if self.robust != Robust::Off && self.memory != Memory::All {
+            let allowed = "agents are held against each other over all of time: it needs memory = \"all\"";
+            return Err(ConfigError::new("robust", "trimmed", allowed));
+        }
+        if self.window == 0 {
+            return Err(ConfigError::new("window", 0, "it must be at least 1"));
+        }
         if self.min_upload == 0 {
             return Err(ConfigError::new("min_upload", 0, "it must be at least 1"));
         }
         Ok(())
+    }
+
+    fn coordinator(&self, name: &'static str, model: &ModelConfig, dimension: usize) -> ExchangeCoordinator {
+        let trust = match self.robust {
+            Robust::Off => None,
+            Robust::Trimmed => Some(Trust::new(model.regularization, model.noise, self.false_alarm)),
+        };
+        let ages = |window| Some(Ages::new(model.regularization, model.noise, window));
+        let ages = match self.memory {
+            Memory::All => None,
+            Memory::Window => ages(Some(self.window)),
+            Memory::Adaptive => ages(None),
+        };
+        ExchangeCoordinator::new(name, model.model(dimension), self.min_growth, trust, ages)
+    }
+
+    /// Whether agents watch out for rewards that contradict what they were told, because others may lie or the world
+    /// may change.
+    pub(crate) fn is_wary(&self) -> bool {
+        self.robust != Robust::Off || self.memory != Memory::All
     }
 
     /// What an upload of `count` observations in `dimension` features costs.
@@ -157,7 +228,7 @@ impl ExchangeLinUcb {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
-        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.min_growth)
+        self.exchange.coordinator(Self::NAME, &self.model, dimension)
     }
 }
 
@@ -177,7 +248,7 @@ impl ExchangeLinTs {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
-        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.min_growth)
+        self.exchange.coordinator(Self::NAME, &self.model, dimension)
     }
 }
 
@@ -198,6 +269,6 @@ impl ExchangeLinIgw {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
-        ExchangeCoordinator::new(Self::NAME, self.model.model(dimension), self.exchange.min_growth)
+        self.exchange.coordinator(Self::NAME, &self.model, dimension)
     }
 }

@@ -48,6 +48,15 @@ pub(crate) fn worth_of_pull(loss: f64, growth: f64, doubt: f64, interval: f64) -
     loss * (1.0 - 1.0 / growth) + later * doubt / interval
 }
 
+/// What a pull saves in a world that changes, where the coordinator keeps a window of the right length: `growth` is 1
+/// and the share of the window that the agent has not heard of.
+///
+/// In a window of the right length, what changed over it costs about as much as what is not known yet. What changed
+/// since is out of reach of a stale model, and the loss grows with its square.
+pub(crate) fn worth_of_fresh_pull(loss: f64, growth: f64) -> f64 {
+    loss * (growth * growth - 1.0)
+}
+
 /// What others lose while evidence is withheld that would raise the information by `fresh` in `dimension`
 /// directions, until the federation has made `interval` more observations beside its `count`.
 pub(crate) fn cost_of_withholding(

@@ -124,6 +124,10 @@ impl Agent for FedAgent {
         Ok(answer)
     }
 
+    fn rest(&mut self) {
+        self.view.rest();
+    }
+
     fn inspect(&self) -> AgentView<'_> {
         self.view.inspect_with(&self.downloaded)
     }

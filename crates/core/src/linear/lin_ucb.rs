@@ -1,12 +1,15 @@
 //! LinUCB: each agent has one ridge model, chooses by upper confidence bounds and sends nothing. One such
 //! learner for all agents is the centralised reference; with another rule it is linear Thompson sampling.
 
+use std::sync::Arc;
+
 use crate::settings::Described;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, AgentView, Choice, LinearView};
 use crate::arms::Arms;
+use crate::buffer::Buffer;
 use crate::error::{ConfigError, DecodeError, InputError, ProtocolError};
 use crate::evidence::{Evidence, check_observation};
 use crate::ids::{AgentId, UserId};
@@ -72,9 +75,9 @@ impl LinTs {
 #[derive(Clone, Debug)]
 pub(crate) struct LinearLearner {
     name: &'static str,
-    evidence: Evidence,
+    evidence: Buffer,
     /// Always empty: the agent sends nothing, and views need something to refer to.
-    nothing: Evidence,
+    nothing: Arc<Evidence>,
     model: Ridge,
     rule: Rule,
     choices: u64,
@@ -84,8 +87,8 @@ impl LinearLearner {
     fn new(name: &'static str, model: &ModelConfig, rule: Rule, dimension: usize) -> Self {
         Self {
             name,
-            evidence: Evidence::none(dimension),
-            nothing: Evidence::none(dimension),
+            evidence: Buffer::new(dimension),
+            nothing: Evidence::nothing(dimension),
             model: model.model(dimension),
             rule,
             choices: 0,
@@ -102,8 +105,11 @@ impl Agent for LinearLearner {
 
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.model.dimension(), arm, reward)?;
-        self.evidence.add_observation(arm, reward);
-        self.model.learn(arm, reward, [&self.evidence].into_iter());
+        self.evidence.observe(arm, reward);
+        self.model.append(arm, reward);
+        if self.model.is_worn() {
+            self.model.repair([self.evidence.settle()].into_iter());
+        }
         Ok(None)
     }
 
@@ -115,7 +121,7 @@ impl Agent for LinearLearner {
         AgentView::alone(self.evidence.count(), self.model.information()).with_linear(LinearView {
             base: &self.nothing,
             in_flight: None,
-            buffer: &self.evidence,
+            buffer: self.evidence.evidence(),
             model: &self.model,
         })
     }
@@ -124,7 +130,7 @@ impl Agent for LinearLearner {
         v1::LinearAgentState {
             choices: self.choices,
             local_model: Some(self.model.save()),
-            local_evidence: Some(wire::evidence_to_wire(&self.evidence)),
+            local_evidence: Some(wire::evidence_to_wire(self.evidence.evidence())),
             ..Default::default()
         }
         .encode_to_vec()
@@ -137,7 +143,7 @@ impl Agent for LinearLearner {
             return Err(DecodeError::invalid("evidence", "it has another dimension"));
         }
         self.model.restore(&state.local_model.unwrap_or_default())?;
-        self.evidence = evidence;
+        self.evidence = Buffer::of(evidence);
         self.choices = state.choices;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The linear family: rewards are linear in an arm's features.
 
+pub(crate) mod ages;
 pub(crate) mod alternating;
 pub(crate) mod async_lin_ucb;
 pub(crate) mod async_lin_ucb_am;
@@ -11,6 +12,7 @@ pub(crate) mod exchange_lin_ucb;
 pub(crate) mod exchange_price;
 pub(crate) mod exchange_relay;
 pub(crate) mod fed_lin_ucb;
+pub(crate) mod fed_ucb;
 pub(crate) mod inverse_gap;
 pub(crate) mod lin_phe;
 pub(crate) mod lin_ts;
@@ -19,11 +21,13 @@ pub(crate) mod round_relay;
 pub(crate) mod rule;
 pub(crate) mod span;
 pub(crate) mod sync_lin_ucb;
+pub(crate) mod trust;
 
 pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, Override, ProtocolConfig};
 pub use async_lin_ucb_am::AsyncLinUcbAm;
-pub use exchange_lin_ucb::{ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb};
+pub use exchange_lin_ucb::{ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Memory, Robust};
 pub use fed_lin_ucb::FedLinUcb;
+pub use fed_ucb::FedUcb;
 pub use lin_phe::Perturbation;
 pub use lin_ucb::{LinTs, LinUcb};
 pub use sync_lin_ucb::SyncLinUcb;

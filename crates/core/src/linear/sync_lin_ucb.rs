@@ -152,6 +152,10 @@ impl Agent for SyncAgent {
         }
     }
 
+    fn rest(&mut self) {
+        self.view.rest();
+    }
+
     fn inspect(&self) -> AgentView<'_> {
         self.view.inspect()
     }

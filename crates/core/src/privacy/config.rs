@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 use crate::privacy::factorisation::{MAX_RELEASES, Mechanism};
-use crate::width::{POSITIVE, UNIT};
+use crate::width::{NOT_NEGATIVE, POSITIVE, UNIT};
 
 /// What to do with features or rewards beyond their bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
@@ -59,7 +59,7 @@ pub struct PrivacyConfig {
     pub user_cap: u64,
     /// How the noise of successive releases is correlated. Default factorisation.
     pub mechanism: Mechanism,
-    /// in [1, 512]: how often one stream of sums is released at most; then it falls silent. Default 16.
+    /// in [1, 512]: how often one stream of sums is released at most; then it falls silent. Default 24.
     pub max_releases: u64,
     /// X̄ > 0: the longest features. Default 1.
     pub feature_bound: f64,
@@ -68,16 +68,19 @@ pub struct PrivacyConfig {
     /// Subtracted from every reward before it is learned: rewards in [0, 1] have bound ½ around ½, which takes less
     /// noise than bound 1 around 0. The features should contain a constant, which then learns the rest. Default 0.
     pub reward_centre: f64,
+    /// > 0: how much noise sums of rewards carry, relative to sums of features, both in units of their bounds. More noise in the
+    /// one means less in the other; between 1 and 2 estimates suffer least. Default 1.5.
+    pub vector_noise: f64,
     /// What to do with features and rewards beyond their bounds. Default scale.
     pub clip: Clip,
     /// ≥ 1: observations before the first release of a stream. With fewer than the noise weighs, a release is
-    /// wasted. Default 100.
+    /// wasted. Default 50.
     pub first_release: u64,
     /// in (1, ∞): the next release is due when the observations have grown by this factor. It counts observations,
-    /// which are public, and looks at nothing else. Default 1.5.
+    /// which are public, and looks at nothing else. Default 1.3.
     pub release_growth: f64,
     /// in (0, 1): the share of the budget that decides which users are alike, by sums of each user with noise of their own.
-    /// It is spent only where clusters may split (`edge_scale` is finite). Default 0.2.
+    /// It is spent only where clusters may split (`edge_scale` is finite). Default 0.1.
     pub edge_share: f64,
     /// in [1, 512]: how often the sums of one user are released to tell users apart. Default 3.
     pub edge_releases: u64,
@@ -85,6 +88,9 @@ pub struct PrivacyConfig {
     pub edge_first: u64,
     /// in (1, ∞): the next release of a user's sums is due when the user's observations have grown by this factor. Default 4.
     pub edge_growth: f64,
+    /// ≥ 0: multiplies the width of choices over sums with noise, beside `width_scale`. The width of theory (1) holds for all
+    /// streams at once and explores nearly at random; noise explores by itself. Default 0.03.
+    pub private_width: f64,
     /// ≥ 1: streams of releases (mL) in the whole federation; bounds on the noise hold for that many at once, and
     /// grow with the root of its logarithm. Default 100.
     pub streams: u64,
@@ -104,17 +110,19 @@ impl Default for PrivacyConfig {
             unit: Unit::Interaction,
             user_cap: 50,
             mechanism: Mechanism::Factorisation,
-            max_releases: 16,
+            max_releases: 24,
             feature_bound: 1.0,
             reward_bound: 1.0,
             reward_centre: 0.0,
+            vector_noise: 1.5,
             clip: Clip::Scale,
-            first_release: 100,
-            release_growth: 1.5,
-            edge_share: 0.2,
+            first_release: 50,
+            release_growth: 1.3,
+            edge_share: 0.1,
             edge_releases: 3,
             edge_first: 400,
             edge_growth: 4.0,
+            private_width: 0.03,
             streams: 100,
             noise_failure: 0.1,
             raw_buffer: false,
@@ -147,12 +155,15 @@ impl PrivacyConfig {
         require(bound(self.feature_bound), "feature_bound", self.feature_bound, POSITIVE)?;
         require(bound(self.reward_bound), "reward_bound", self.reward_bound, POSITIVE)?;
         require(self.reward_centre.is_finite(), "reward_centre", self.reward_centre, "it must be finite")?;
+        require(bound(self.vector_noise), "vector_noise", self.vector_noise, POSITIVE)?;
         at_least_one("first_release", self.first_release)?;
         at_least_one("edge_first", self.edge_first)?;
         for (name, growth) in [("release_growth", self.release_growth), ("edge_growth", self.edge_growth)] {
             require(growth > 1.0 && growth.is_finite(), name, growth, "it must be above 1")?;
         }
         require(unit(self.edge_share), "edge_share", self.edge_share, UNIT)?;
+        let width = self.private_width;
+        require(width >= 0.0 && width.is_finite(), "private_width", width, NOT_NEGATIVE)?;
         at_least_one("streams", self.streams)?;
         require(unit(self.noise_failure), "noise_failure", self.noise_failure, UNIT)
     }
@@ -219,12 +230,16 @@ mod tests {
             assert_eq!(refused(PrivacyConfig { feature_bound: bound, ..good() }), "feature_bound");
             assert_eq!(refused(PrivacyConfig { reward_bound: bound, ..good() }), "reward_bound");
         }
+        for noise in [0.0, -1.0, f64::INFINITY, f64::NAN] {
+            assert_eq!(refused(PrivacyConfig { vector_noise: noise, ..good() }), "vector_noise");
+        }
         assert_eq!(refused(PrivacyConfig { reward_centre: f64::NAN, ..good() }), "reward_centre");
         assert_eq!(refused(PrivacyConfig { first_release: 0, ..good() }), "first_release");
         assert_eq!(refused(PrivacyConfig { edge_first: 0, ..good() }), "edge_first");
         assert_eq!(refused(PrivacyConfig { release_growth: 1.0, ..good() }), "release_growth");
         assert_eq!(refused(PrivacyConfig { edge_growth: 0.5, ..good() }), "edge_growth");
         assert_eq!(refused(PrivacyConfig { edge_share: 1.0, ..good() }), "edge_share");
+        assert_eq!(refused(PrivacyConfig { private_width: -1.0, ..good() }), "private_width");
         assert_eq!(refused(PrivacyConfig { streams: 0, ..good() }), "streams");
         assert_eq!(refused(PrivacyConfig { noise_failure: 1.0, ..good() }), "noise_failure");
     }

@@ -86,12 +86,12 @@ impl Leaf {
     }
 }
 
-/// One measurement: the sum of leaves with these weights, in multiples of 2⁻²⁰, with noise of standard deviation
-/// `sigma` off the diagonal and √2 times that on it.
+/// One measurement: the sum of leaves with these weights, in multiples of 2⁻²⁰, with noise of these standard deviations:
+/// the first for the matrix off its diagonal, with √2 times that on it, the second for the vector.
 pub(crate) fn measure(
     leaves: &[Leaf],
     weights: &[u32],
-    sigma: f64,
+    [matrix, vector]: [f64; 2],
     units: Units,
     dimension: usize,
     bits: &mut Bits<'_>,
@@ -101,7 +101,11 @@ pub(crate) fn measure(
     let mut noisy = Vec::with_capacity(entries);
     for entry in 0..entries {
         let on_diagonal = next_diagonal.next_if_eq(&entry).is_some();
-        let deviation = if on_diagonal { sigma * std::f64::consts::SQRT_2 } else { sigma };
+        let deviation = match entry {
+            _ if on_diagonal => matrix * std::f64::consts::SQRT_2,
+            _ if entry < packed(dimension) => matrix,
+            _ => vector,
+        };
         let exact: i128 = leaves
             .iter()
             .zip(weights)
@@ -152,7 +156,7 @@ mod tests {
         rows.iter().for_each(|(x, y)| forth.add(units, x, *y));
         rows.iter().rev().for_each(|(x, y)| back.add(units, x, *y));
         assert_eq!(forth, back);
-        let measured = measure(&[forth], &[1 << 20], 1e-12, units, 3, &mut || stream.next_u64());
+        let measured = measure(&[forth], &[1 << 20], [1e-12; 2], units, 3, &mut || stream.next_u64());
         let mut exact = Evidence::none(3);
         rows.iter().for_each(|(x, y)| {
             let (x, y) = units.snap(x, *y);

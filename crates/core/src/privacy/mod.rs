@@ -21,6 +21,7 @@ mod policy;
 pub(crate) mod privatizer;
 mod repair;
 mod report;
+pub(crate) mod response;
 mod sampler;
 mod stream;
 

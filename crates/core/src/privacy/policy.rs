@@ -126,10 +126,15 @@ impl Algorithm {
         let mut changed = self.clone();
         let privacy = match &mut changed {
             Self::CdpFclubDc(config) => Some(&mut config.privacy),
+            Self::PrivateGlmUcb(config) => Some(&mut config.privacy),
             Self::AsyncLinUcb(config) => config.privacy.as_mut(),
             Self::AsyncLinTs(config) => config.privacy.as_mut(),
             Self::SyncLinUcb(config) => config.privacy.as_mut(),
             Self::FedLinUcb(config) => config.privacy.as_mut(),
+            Self::FedUcb(config) => {
+                config.epsilon = epsilon;
+                return Some(changed);
+            }
             _ => None,
         };
         privacy?.epsilon = epsilon;
@@ -177,7 +182,7 @@ mod tests {
         for algorithm in Algorithm::all() {
             let alone =
                 algorithm.sharing() == Sharing::Nothing && algorithm.placement() == Placement::PerAgent;
-            let private = alone || algorithm.privacy().is_some();
+            let private = alone || algorithm.privacy().is_some_and(|privacy| !privacy.raw_buffer);
             assert_eq!(policy.admits(&algorithm).is_ok(), private, "{}", algorithm.name());
         }
         let plain = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
@@ -192,6 +197,7 @@ mod tests {
                 privacy: Some(PrivacyConfig::default()),
                 ..Default::default()
             }),
+            Algorithm::FedUcb(crate::linear::FedUcb::default()),
         ] {
             let changed = private.with_epsilon(4.0).unwrap();
             let expected = PrivacyConfig { epsilon: 4.0, ..private.privacy().unwrap() };

@@ -25,7 +25,8 @@ pub struct ReleaseStream {
 pub struct Release {
     /// The sums. The matrix may be indefinite.
     pub evidence: Evidence,
-    /// The variance of the noise in every number off the diagonal; on it, twice that.
+    /// The variance of the noise in every number of Σxxᵀ off the diagonal; on it, twice that. That in Σxy follows
+    /// from it by [`Budget::vector_ratio`](crate::privacy::Budget::vector_ratio).
     pub variance: f64,
 }
 
@@ -68,7 +69,14 @@ impl ReleaseStream {
         }
         let weights = share.factors.measured(number as usize);
         let mut bits = source.bits(Measurement { stream: self.id, number });
-        let measured = measure(&self.leaves, weights, share.sigma, units, self.dimension, &mut *bits);
+        let measured = measure(
+            &self.leaves,
+            weights,
+            [share.sigma, share.vector_sigma],
+            units,
+            self.dimension,
+            &mut *bits,
+        );
         self.measured.push(measured);
         self.leaves.push(Leaf::new(self.dimension));
         self.last(share, units)
@@ -160,7 +168,8 @@ mod tests {
     #[test]
     fn o18_the_noise_of_release_k_has_the_variance_of_row_k() {
         for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
-            let (share, units) = share(&config(mechanism, 5));
+            let config = PrivacyConfig { vector_noise: 1.5, ..config(mechanism, 5) };
+            let (share, units) = share(&config);
             let seeds = 4000;
             let mut squares = [[0.0; 5]; 5];
             for seed in 0..seeds {
@@ -179,7 +188,7 @@ mod tests {
             }
             let n = seeds as f64;
             for (k, sums) in (1..).zip(&squares) {
-                for (entry, factor) in [2.0, 1.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
+                for (entry, factor) in [2.0, 1.0, 2.0, 2.25, 2.25].into_iter().enumerate() {
                     let expected = factor * share.variance(k);
                     let off = (sums[entry] / n - expected).abs() / (expected * (2.0 / n).sqrt());
                     assert!(

@@ -112,6 +112,15 @@ impl Ridge {
         Ok(())
     }
 
+    /// A new model of nothing but `evidence`, which many models are made of in turn.
+    pub(crate) fn of(evidence: &Arc<Evidence>, regularization: f64) -> Result<Self, ProtocolError> {
+        Self::check(evidence, regularization)?;
+        Ok(WORKSPACE.with_borrow(|workspace| {
+            let heard = workspace.heard.as_ref().expect("it was just checked");
+            heard.model.clone()
+        }))
+    }
+
     /// Adds an observation that was checked before, and returns by how much the information grew.
     ///
     /// `parts` is the evidence *including* this observation. It is read only once in a while, to repair
@@ -124,13 +133,19 @@ impl Ridge {
         parts: impl Iterator<Item = &'e Evidence> + Clone,
     ) -> f64 {
         let gain = self.append(x, y);
-        if self.updates >= UPDATES_BETWEEN_REFRESHES {
+        if self.is_worn() {
             self.repair(parts);
         }
         gain
     }
 
-    /// Adds an observation without ever repairing: for rows of a low-rank factor.
+    /// Whether so many observations were appended that a [`repair`](Self::repair) is due.
+    #[inline]
+    pub(crate) const fn is_worn(&self) -> bool {
+        self.updates >= UPDATES_BETWEEN_REFRESHES
+    }
+
+    /// Adds an observation without ever repairing.
     #[inline]
     pub(crate) fn append(&mut self, x: &[f64], y: f64) -> f64 {
         let square = WORKSPACE.with_borrow_mut(|workspace| self.factor.update(x, y, workspace));
@@ -140,8 +155,9 @@ impl Ridge {
         gain
     }
 
+    /// Makes the factor anew from the evidence, and remembers how far off the old one was.
     #[cold]
-    fn repair<'e>(&mut self, parts: impl Iterator<Item = &'e Evidence> + Clone) {
+    pub(crate) fn repair<'e>(&mut self, parts: impl Iterator<Item = &'e Evidence> + Clone) {
         let incremental = self.information;
         // Evidence from real observations is always positive semidefinite; should rounding ever say
         // otherwise, the incremental factor is the better one.

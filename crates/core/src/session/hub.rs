@@ -62,6 +62,8 @@ struct LinkState {
     accepted: u64,
     /// The newest number given to a message for the agent.
     numbered: u64,
+    /// The newest message that the agent has said to have received. Earlier ones are not sent again.
+    received: u64,
     /// The agent knows this epoch. Until then it is sent nothing.
     acquainted: bool,
     /// This life left for good. What it sent before may still come, and counts for nothing.
@@ -177,12 +179,14 @@ impl Hub {
         };
         if frame.epoch < self.epoch {
             // The agent speaks to a history that is gone. The authoritative snapshot will tell it.
-            if link.acquainted {
+            if !link.acquainted {
+                self.welcome_back(now, from, &mut step);
+            } else if link.received == 0 {
                 self.stop_waiting(from);
                 self.send_next(now, from, &mut step);
-            } else {
-                self.welcome_back(now, from, &mut step);
             }
+            // Otherwise this is a late copy of a frame, or an old copy of the agent: this life has received the snapshot, and what
+            // waits for it now must not be the first thing that is heard of this epoch.
             return Ok(step);
         }
         let greeting = frame.greeting;
@@ -208,12 +212,16 @@ impl Hub {
 
     /// Time has passed: sends again what was not answered, and lets the coordinator act.
     pub fn tick(&mut self, now: Tick) -> Step {
+        self.tick_without(now, |_| false)
+    }
+
+    /// The same for a host that knows which agents are away: a round whose deadline has passed does not count those that it
+    /// still waits for.
+    pub fn tick_without(&mut self, now: Tick, is_away: impl Fn(AgentId) -> bool) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
         if self.machine.coordinator().deadline().is_some_and(|deadline| deadline <= now) {
-            self.record(now, LogEvent::Ticked, &mut step);
-            let outgoing = self.machine.coordinator_mut().tick(now);
-            self.enqueue(now, outgoing, &mut step);
+            self.let_coordinator_act(now, now, self.absent(is_away), &mut step);
         }
         while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, agent));
@@ -229,17 +237,33 @@ impl Hub {
     }
 
     /// Lets the deadline of the open round or phase pass now, if there is one: the agents that it still waits for
-    /// are away. Does nothing to a round without a deadline, which its settings want to wait.
+    /// are away, and do not count for its quorum. Does nothing to a round without a deadline, which its settings want to wait.
     pub fn pass_deadline(&mut self, now: Tick) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
         if let Some(deadline) = self.machine.coordinator().deadline() {
-            // The entry of a deadline that passed by itself; a replay takes either as this does.
-            self.record(now, LogEvent::Ticked, &mut step);
-            let outgoing = self.machine.coordinator_mut().tick(deadline.max(now));
-            self.enqueue(now, outgoing, &mut step);
+            self.let_coordinator_act(now, deadline.max(now), self.absent(|_| true), &mut step);
         }
         step
+    }
+
+    /// Those of the agents that the open round waits for that are away.
+    fn absent(&self, is_away: impl Fn(AgentId) -> bool) -> BTreeSet<AgentId> {
+        let waits_for = self.machine.coordinator().waits_for().into_iter().flatten();
+        waits_for.copied().filter(|agent| is_away(*agent)).collect()
+    }
+
+    /// The coordinator does what is due at `due`, which was written down at `now`.
+    fn let_coordinator_act(&mut self, now: Tick, due: Tick, absent: BTreeSet<AgentId>, step: &mut Step) {
+        let outgoing = if absent.is_empty() {
+            self.record(now, LogEvent::Ticked, step);
+            self.machine.coordinator_mut().tick(due)
+        } else {
+            let outgoing = self.machine.coordinator_mut().tick_without(due, &absent);
+            self.record(now, LogEvent::TickedWithout(absent), step);
+            outgoing
+        };
+        self.enqueue(now, outgoing, step);
     }
 
     /// When [`tick`](Self::tick) has something to do next.
@@ -272,16 +296,17 @@ impl Hub {
                 // An acknowledgement in it may have freed the link for what waits.
                 self.send_next(now, agent, &mut void);
             }
-            LogEvent::Ticked => {
-                // The entry was written because a deadline had passed. Logs of version 0.1 counted deadlines
-                // from an earlier moment, so by this hub's reckoning it may lie ahead; it passed all the same.
-                self.record(now, LogEvent::Ticked, &mut void);
-                let now = self.machine.coordinator().deadline().map_or(now, |deadline| deadline.max(now));
-                let outgoing = self.machine.coordinator_mut().tick(now);
-                self.enqueue(now, outgoing, &mut void);
-            }
+            LogEvent::Ticked => self.act_again(now, BTreeSet::new(), &mut void),
+            LogEvent::TickedWithout(absent) => self.act_again(now, absent, &mut void),
         }
         Ok(())
+    }
+
+    /// The entry was written because a deadline had passed, or was let pass early. Logs of version 0.1 counted deadlines from an
+    /// earlier moment, so by this hub's reckoning it may lie ahead; it passed all the same.
+    fn act_again(&mut self, now: Tick, absent: BTreeSet<AgentId>, step: &mut Step) {
+        let due = self.machine.coordinator().deadline().map_or(now, |deadline| deadline.max(now));
+        self.let_coordinator_act(now, due, absent, step);
     }
 
     /// The log ended early: some of what agents were told never happened. Each agent is introduced again
@@ -294,7 +319,7 @@ impl Hub {
             self.drop_queue(agent);
             let link = self.links.get_mut(&agent).expect("it was just listed");
             link.acquainted = false;
-            link.numbered = 0;
+            (link.numbered, link.received) = (0, 0);
         }
         let mut step = Step::default();
         self.record(now, LogEvent::EpochBegan(epoch), &mut step);
@@ -354,6 +379,17 @@ impl Hub {
         self.links.get(&agent).map(|link| link.incarnation)
     }
 
+    /// The number of the newest message that the newest life of `agent` has said to have received in this epoch; 0 if
+    /// there is none. It is not sent again, and neither is anything before it.
+    ///
+    /// A saved state of the agent that has received less is an old copy: it would never hear what it has missed.
+    /// Acknowledgements without a message are not in the log, so that after a restart this may be less than it was; then what
+    /// comes after it is sent again.
+    #[must_use]
+    pub fn received_by(&self, agent: AgentId) -> u64 {
+        self.links.get(&agent).map_or(0, |link| link.received)
+    }
+
     /// Everything needed to go on with the same bits, encoded: a log up to here can be dropped.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
@@ -362,6 +398,7 @@ impl Hub {
             incarnation: link.incarnation.0,
             accepted: link.accepted,
             sent: link.numbered,
+            received: link.received,
             acquainted: link.acquainted,
             gone: link.gone,
             queue: self.queues.get(agent).map_or_else(Vec::new, |queue| {
@@ -389,6 +426,7 @@ impl Hub {
                 incarnation: Incarnation(seat.incarnation),
                 accepted: seat.accepted,
                 numbered: seat.sent,
+                received: seat.received,
                 acquainted: seat.acquainted,
                 gone: seat.gone,
             };
@@ -434,7 +472,7 @@ impl Hub {
         self.drop_queue(agent);
         self.links.insert(
             agent,
-            LinkState { incarnation, accepted: 0, numbered: 0, acquainted: true, gone: false },
+            LinkState { incarnation, accepted: 0, numbered: 0, received: 0, acquainted: true, gone: false },
         );
         self.record(now, LogEvent::Joined(agent, incarnation), step);
         let outgoing = self.machine.coordinator_mut().join(now, agent, Entrance::NewLife);
@@ -476,6 +514,9 @@ impl Hub {
     }
 
     fn acknowledge(&mut self, agent: AgentId, acknowledged: u64) {
+        if let Some(link) = self.links.get_mut(&agent) {
+            link.received = link.received.max(acknowledged.min(link.numbered));
+        }
         let Some(queue) = self.queues.get_mut(&agent) else { return };
         while queue.messages.front().is_some_and(|(sequence, _)| *sequence <= acknowledged) {
             queue.messages.pop_front();

@@ -1,5 +1,7 @@
 //! What a coordinator's log holds: every accepted event, in order.
 
+use std::collections::BTreeSet;
+
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
@@ -36,6 +38,9 @@ pub enum LogEvent {
     Accepted(AgentId, UpFrame),
     /// Time passed and the coordinator acted on it.
     Ticked,
+    /// Time passed, or all agents that a round waited for were away, and the coordinator acted on it. These of them were
+    /// away and do not count for the quorum.
+    TickedWithout(BTreeSet<AgentId>),
     /// The end of the log was lost, or an agent's part was taken out; from here on history goes another way.
     EpochBegan(Epoch),
     /// An operator took out what an agent had shared. Every message that it sent before counts for nothing, which a
@@ -56,6 +61,10 @@ impl LogEntry {
             LogEvent::Left(agent) => (agent.0, Event::Left(v1::Left {})),
             LogEvent::Accepted(agent, frame) => (agent.0, Event::Accepted(frame.to_wire())),
             LogEvent::Ticked => (0, Event::Ticked(v1::Ticked {})),
+            LogEvent::TickedWithout(absent) => {
+                let absent = absent.iter().map(|agent| agent.0).collect();
+                (0, Event::TickedWithout(v1::TickedWithout { absent }))
+            }
             LogEvent::EpochBegan(epoch) => (0, Event::EpochBegan(epoch.0)),
             LogEvent::Retracted(agent) => (agent.0, Event::Retracted(v1::Retracted {})),
             LogEvent::Heard(frame) => (0, Event::Heard(frame.to_wire())),
@@ -91,6 +100,9 @@ impl LogEntry {
             Event::Left(_) => LogEvent::Left(agent),
             Event::Accepted(frame) => LogEvent::Accepted(agent, UpFrame::from_wire(frame)?),
             Event::Ticked(_) => LogEvent::Ticked,
+            Event::TickedWithout(ticked) => {
+                LogEvent::TickedWithout(ticked.absent.into_iter().map(AgentId).collect())
+            }
             Event::EpochBegan(epoch) => LogEvent::EpochBegan(Epoch(epoch)),
             Event::Retracted(_) => LogEvent::Retracted(agent),
             Event::Heard(frame) => LogEvent::Heard(DownFrame::from_wire(frame)?),

@@ -49,6 +49,7 @@ pub(crate) fn news_to_wire(news: &News) -> v1::News {
         agents: news.agents,
         rate: news.rate,
         doubt: news.doubt,
+        forgotten: news.forgotten,
     }
 }
 
@@ -60,6 +61,7 @@ pub(crate) fn news_from_wire(news: v1::News) -> Result<News, DecodeError> {
         agents: news.agents,
         rate: not_negative("news", news.rate)?,
         doubt: not_negative("news", news.doubt)?,
+        forgotten: news.forgotten,
     })
 }
 

@@ -102,6 +102,7 @@ fn news_len(news: &News) -> usize {
         + integer(news.agents)
         + double(news.rate)
         + double(news.doubt)
+        + integer(news.forgotten)
 }
 
 fn snapshot_len(snapshot: &Snapshot) -> usize {

@@ -117,6 +117,9 @@ pub struct News {
     /// The mean of the doubts that agents reported; 0 before the first.
     #[prost(double, tag = "6")]
     pub doubt: f64,
+    /// Observations that were taken in and are not in the evidence any more, because they are too old.
+    #[prost(uint64, tag = "7")]
+    pub forgotten: u64,
 }
 /// The answer to an upload or to a question.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -551,7 +554,7 @@ pub struct LogEntry {
     pub agent: u64,
     #[prost(uint64, tag = "2")]
     pub tick: u64,
-    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub event: ::core::option::Option<log_entry::Event>,
 }
 /// Nested message and enum types in `LogEntry`.
@@ -577,8 +580,11 @@ pub mod log_entry {
         /// What the agent had shared in entries before this one counts for nothing.
         #[prost(message, tag = "9")]
         Retracted(super::Retracted),
-        /// A relay took in a message of its parent.
+        /// Time passed, or all agents that a round waited for were away, and the coordinator acted on it.
         #[prost(message, tag = "10")]
+        TickedWithout(super::TickedWithout),
+        /// A relay took in a message of its parent.
+        #[prost(message, tag = "11")]
         Heard(super::DownFrame),
     }
 }
@@ -590,6 +596,12 @@ pub struct Returned {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ticked {
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TickedWithout {
+    /// Agents that a round waited for and that were away. They do not count for its quorum.
+    #[prost(uint64, repeated, tag = "1")]
+    pub absent: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Retracted {
@@ -722,6 +734,17 @@ pub struct ExchangeAgentState {
     pub doubt_weight: f64,
     #[prost(double, tag = "12")]
     pub growth: f64,
+    /// Observations that the coordinator had taken in when it sent the base, and own ones since.
+    #[prost(uint64, tag = "13")]
+    pub base_total: u64,
+    /// Growth when the open question was asked.
+    #[prost(double, tag = "14")]
+    pub asked_growth: f64,
+    /// How far rewards are from predictions: lately, and since the last upload.
+    #[prost(double, tag = "15")]
+    pub average_surprise: f64,
+    #[prost(double, tag = "16")]
+    pub surprise: f64,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct ExchangeSeat {
@@ -735,6 +758,45 @@ pub struct ExchangeSeat {
     pub count: u64,
     #[prost(double, tag = "5")]
     pub information: f64,
+    /// Observations that had been taken back when the agent was last sent everything.
+    #[prost(uint64, tag = "6")]
+    pub removed: u64,
+}
+/// What one agent has uploaded, where agents are held against each other.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AccountState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(message, optional, tag = "2")]
+    pub sums: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "3")]
+    pub explained: f64,
+    /// Why it is not believed, if it is not.
+    #[prost(double, optional, tag = "4")]
+    pub deviation: ::core::option::Option<f64>,
+    #[prost(double, tag = "5")]
+    pub limit: f64,
+    #[prost(uint64, tag = "6")]
+    pub observations: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TrustState {
+    #[prost(message, repeated, tag = "1")]
+    pub accounts: ::prost::alloc::vec::Vec<AccountState>,
+    #[prost(uint64, tag = "2")]
+    pub next: u64,
+    #[prost(double, tag = "3")]
+    pub scale: f64,
+}
+/// Evidence by age, newest first, and how windows compare.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgesState {
+    #[prost(message, repeated, tag = "1")]
+    pub buckets: ::prost::alloc::vec::Vec<Evidence>,
+    #[prost(uint64, tag = "2")]
+    pub total: u64,
+    #[prost(double, repeated, tag = "3")]
+    pub leads: ::prost::alloc::vec::Vec<f64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExchangeCoordinatorState {
@@ -751,6 +813,13 @@ pub struct ExchangeCoordinatorState {
     pub marks: ::prost::alloc::vec::Vec<u64>,
     #[prost(double, tag = "6")]
     pub doubt: f64,
+    /// Observations of agents that were believed and are no longer.
+    #[prost(uint64, tag = "7")]
+    pub removed: u64,
+    #[prost(message, optional, tag = "8")]
+    pub trust: ::core::option::Option<TrustState>,
+    #[prost(message, optional, tag = "9")]
+    pub ages: ::core::option::Option<AgesState>,
 }
 /// A relay of the asynchronous protocols.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -823,6 +892,9 @@ pub struct SeatState {
     /// It left for good; only a new life may come back.
     #[prost(bool, tag = "7")]
     pub gone: bool,
+    /// The newest message of this epoch that the agent has said to have received. 0 in states from before this was kept.
+    #[prost(uint64, tag = "8")]
+    pub received: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct QueuedDownlink {

@@ -99,6 +99,18 @@ pub(crate) fn cases() -> Vec<Case> {
     let exchanges = [
         Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: talkative.clone(), ..Default::default() }),
         Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange: bounded, ..Default::default() }),
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb {
+            exchange: ExchangeConfig { robust: Robust::Trimmed, false_alarm: 0.5, ..talkative.clone() },
+            ..Default::default()
+        }),
+        Algorithm::ExchangeLinTs(ExchangeLinTs {
+            exchange: ExchangeConfig { memory: Memory::Adaptive, ..talkative.clone() },
+            ..Default::default()
+        }),
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb {
+            exchange: ExchangeConfig { memory: Memory::Window, window: 1 << 30, ..talkative.clone() },
+            ..Default::default()
+        }),
         Algorithm::ExchangeLinTs(ExchangeLinTs { exchange: talkative.clone(), ..Default::default() }),
         Algorithm::ExchangeLinIgw(ExchangeLinIgw {
             exchange: talkative,
@@ -134,6 +146,8 @@ pub(crate) fn cases() -> Vec<Case> {
         Algorithm::AsyncLinTs(AsyncLinTs { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::FedLinUcb(FedLinUcb { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::SyncLinUcb(SyncLinUcb { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::FedUcb(FedUcb { first_release: 3, max_releases: 4, ..Default::default() }),
+        Algorithm::PrivateGlmUcb(PrivateGlmUcb { privacy: privacy(), ..Default::default() }),
         Algorithm::Club(Club { edge_scale: Threshold(0.4), ..Default::default() }),
         Algorithm::Sclub(Sclub { edge_scale: Threshold(0.4), ..Default::default() }),
     ];

@@ -192,14 +192,16 @@ fn models() -> impl Strategy<Value = Downlink> {
 }
 
 fn news() -> impl Strategy<Value = News> {
-    (integers(), integers(), integers(), informations(), informations(), informations()).prop_map(
-        |(version, count, agents, information, rate, doubt)| News {
+    let counts = (integers(), integers(), integers(), integers());
+    (counts, informations(), informations(), informations()).prop_map(
+        |((version, count, agents, forgotten), information, rate, doubt)| News {
             version: Version(version),
             count,
             information,
             agents,
             rate,
             doubt,
+            forgotten,
         },
     )
 }
@@ -297,6 +299,8 @@ pub(crate) fn log_entries() -> impl Strategy<Value = LogEntry> {
         (agents(), up_frames()).prop_map(|(agent, frame)| LogEvent::Accepted(agent, frame)),
         down_frames().prop_map(LogEvent::Heard),
         Just(LogEvent::Ticked),
+        proptest::collection::btree_set(any::<u64>().prop_map(AgentId), 1..4)
+            .prop_map(LogEvent::TickedWithout),
         integers().prop_map(|epoch| LogEvent::EpochBegan(Epoch(epoch))),
     ];
     (integers(), events).prop_map(|(tick, event)| LogEntry { tick: Tick(tick), event })

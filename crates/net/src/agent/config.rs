@@ -12,7 +12,8 @@ use crate::trace::Tracer;
 /// Settings of an agent's runtime. Later versions may add some: write `..AgentConfig::default()`.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Where the coordinator is: `http://host:port`, or `https://` with TLS.
+    /// Where the coordinator is: `http://host:port`, or `https://` with TLS. Several addresses, with commas between them, are
+    /// those of coordinators that take over from each other: the agent finds the one that leads.
     pub coordinator: String,
     /// Which federation; may be left out where there is only one.
     pub federation: Option<String>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use posse_core::session::{DownFrame, UpFrame};
-use posse_core::{ConfigError, Incarnation, Registry, Seed, Tick};
+use posse_core::{ConfigError, Epoch, Incarnation, Registry, Seed, Tick};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -27,6 +27,9 @@ use crate::v1::{JoinReply, JoinRequest};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a link is pinged.
 const PING: Duration = Duration::from_secs(20);
+/// The same, and how long connecting and an answer to a ping may take, where there is another coordinator to go to. One
+/// that hangs is then noticed in seconds.
+const PING_OF_SEVERAL: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(2));
 /// Frames that may come in one answer to a call.
 const AT_ONCE: usize = 8;
 /// Bytes that a frame may have in any case.
@@ -34,7 +37,9 @@ const LEAST: usize = 1 << 20;
 
 /// A way to the coordinator.
 pub(crate) struct Carrier {
-    endpoint: Endpoint,
+    /// The coordinators, and which of them is asked.
+    endpoints: Vec<(String, Endpoint)>,
+    current: usize,
     client: Option<CoordinatorClient<Channel>>,
     federation: Option<MetadataValue<Ascii>>,
     credential: (&'static str, MetadataValue<Ascii>),
@@ -47,39 +52,17 @@ pub(crate) struct Carrier {
     registry: Registry,
     /// Number and checksum of the newest message that the coordinator has accepted, as it said in the last join.
     last_word: Option<(u64, u32)>,
+    /// The epoch, and the number of the newest message in it that this life has said to have received, as the coordinator said
+    /// in the last join.
+    last_heard: Option<(u64, u64)>,
 }
 
 impl Carrier {
     pub(crate) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
         let wrong = |name, value: &str, allowed| ConfigError::new(name, value, allowed);
-        let url = &config.coordinator;
-        let endpoint = Endpoint::from_shared(url.clone()).ok().filter(|endpoint| {
-            let scheme = endpoint.uri().scheme_str();
-            endpoint.uri().host().is_some() && (scheme == Some("http") || scheme == Some("https"))
-        });
-        let endpoint = endpoint.ok_or_else(|| {
-            wrong("coordinator", url, "it must look like http://127.0.0.1:7447 or https://example.com:7447")
-        })?;
-        let mut endpoint = endpoint
-            .connect_timeout(PATIENCE)
-            .http2_keep_alive_interval(PING)
-            .keep_alive_timeout(PATIENCE)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
-        if url.starts_with("https:") {
-            let mut tls = match &config.tls.authority {
-                Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)),
-                None => ClientTlsConfig::new().with_native_roots(),
-            };
-            if let Some((certificate, key)) = &config.tls.identity {
-                tls = tls.identity(Identity::from_pem(certificate, key));
-            }
-            if let Some(name) = &config.tls.name {
-                tls = tls.domain_name(name);
-            }
-            let unusable = "the certificates cannot be used";
-            endpoint = endpoint.tls_config(tls).map_err(|_| wrong("coordinator", url, unusable))?;
-        }
+        let urls: Vec<&str> = config.coordinator.split(',').map(str::trim).collect();
+        let endpoint = |url: &&str| Ok(((*url).to_owned(), endpoint(url, config, urls.len() > 1)?));
+        let endpoints = urls.iter().map(endpoint).collect::<Result<Vec<_>, ConfigError>>()?;
         let value = |name, text: &str| {
             MetadataValue::try_from(text).map_err(|_| wrong(name, "…", "it must be plain text"))
         };
@@ -98,7 +81,8 @@ impl Carrier {
         };
         let token_file = config.token_file.clone();
         Ok(Self {
-            endpoint,
+            endpoints,
+            current: 0,
             client: None,
             federation,
             credential,
@@ -108,6 +92,7 @@ impl Carrier {
             longest: 0,
             registry: config.registry.clone(),
             last_word: None,
+            last_heard: None,
         })
     }
 
@@ -118,6 +103,10 @@ impl Carrier {
         if let Some(name) = &self.federation {
             metadata.insert("posse-federation", name.clone());
         }
+        // A join names it too. Calls without it are taken for those of agents that do not draw one.
+        if let Some(instance) = self.instances.last() {
+            metadata.insert(crate::INSTANCE, instance.to_string().parse().expect("digits"));
+        }
         request
     }
 
@@ -125,22 +114,36 @@ impl Carrier {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
-        let channel =
-            self.endpoint.connect().await.map_err(|error| Status::unavailable(crate::causes(&error)))?;
+        let channel = self.endpoints[self.current]
+            .1
+            .connect()
+            .await
+            .map_err(|error| Status::unavailable(crate::causes(&error)))?;
         let client = CoordinatorClient::new(channel);
         self.client = Some(client.clone());
         Ok(client)
     }
 
+    /// Chooses the coordinator that is asked next, after what one said or did not say. Returns how long to wait before:
+    /// the pause grows when all of them were asked in vain.
+    pub(crate) fn turn(&mut self, ended: Option<&Status>, config: &AgentConfig, attempt: u32) -> Duration {
+        self.client = None;
+        let count = self.endpoints.len();
+        let Some(status) = ended.filter(|status| count > 1 && !is_final(status)) else {
+            return pause(config, attempt);
+        };
+        let leader = status.metadata().get(crate::LEADER).and_then(|leader| leader.to_str().ok());
+        // Only a coordinator that the agent was given: it shows its token to no other.
+        let known =
+            leader.and_then(|leader| self.endpoints.iter().position(|(url, _)| same_place(url, leader)));
+        self.current = known.unwrap_or((self.current + 1) % count);
+        let rounds = attempt / u32::try_from(count).unwrap_or(u32::MAX);
+        pause(config, if known.is_some() { 0 } else { rounds })
+    }
+
     /// Names these processes in every join from now on, this one last.
     pub(crate) fn set_instances(&mut self, instances: &[u64]) {
         self.instances = instances.to_vec();
-    }
-
-    /// Ends the connection; the next call makes another.
-    #[cfg(feature = "coordinator")]
-    pub(crate) fn disconnect(&mut self) {
-        self.client = None;
     }
 
     /// Bytes of the longest frame that may come, as the last join said.
@@ -175,6 +178,10 @@ impl Carrier {
             let (sequence, checksum) = word.to_str().ok()?.split_once('-')?;
             Some((sequence.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
         });
+        self.last_heard = reply.metadata().get(crate::LAST_HEARD).and_then(|heard| {
+            let (epoch, number) = heard.to_str().ok()?.split_once('-')?;
+            Some((epoch.parse().ok()?, number.parse().ok()?))
+        });
         let reply = reply.into_inner();
         Versions::OURS.understand(reply.protocol).map_err(Status::failed_precondition)?;
         if let Ok(rules) = Rules::told(&reply, &self.registry) {
@@ -198,14 +205,51 @@ impl Carrier {
                 }
                 Err(status) if is_final(&status) => return Err(refused(&status)),
                 Err(status) => {
-                    self.client = None;
+                    let wait = self.turn(Some(&status), config, attempt);
                     warn!(why = status.message(), attempt, "the coordinator cannot be reached");
-                    tokio::time::sleep(pause(config, attempt)).await;
+                    tokio::time::sleep(wait).await;
                 }
             }
         }
         unreachable!("attempts do not end")
     }
+}
+
+/// Whether two addresses are of the same coordinator.
+fn same_place(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/').eq_ignore_ascii_case(other.trim_end_matches('/'))
+}
+
+/// How one coordinator is reached; `several` if it is not the only one.
+fn endpoint(url: &str, config: &AgentConfig, several: bool) -> Result<Endpoint, ConfigError> {
+    let wrong = |allowed| ConfigError::new("coordinator", url, allowed);
+    let endpoint = Endpoint::from_shared(url.to_owned()).ok().filter(|endpoint| {
+        let scheme = endpoint.uri().scheme_str();
+        endpoint.uri().host().is_some() && (scheme == Some("http") || scheme == Some("https"))
+    });
+    let endpoint = endpoint
+        .ok_or_else(|| wrong("it must look like http://127.0.0.1:7447 or https://example.com:7447"))?;
+    let (ping, patience) = if several { PING_OF_SEVERAL } else { (PING, PATIENCE) };
+    let endpoint = endpoint
+        .connect_timeout(patience)
+        .http2_keep_alive_interval(ping)
+        .keep_alive_timeout(patience)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true);
+    if !url.starts_with("https:") {
+        return Ok(endpoint);
+    }
+    let mut tls = match &config.tls.authority {
+        Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    if let Some((certificate, key)) = &config.tls.identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    if let Some(name) = &config.tls.name {
+        tls = tls.domain_name(name);
+    }
+    endpoint.tls_config(tls).map_err(|_| wrong("the certificates cannot be used"))
 }
 
 fn refused(status: &Status) -> AgentError {
@@ -243,7 +287,7 @@ fn is_final(status: &Status) -> bool {
 }
 
 /// How long to wait before the next attempt: twice as long each time, and not all agents at once.
-pub(crate) fn pause(config: &AgentConfig, attempt: u32) -> Duration {
+fn pause(config: &AgentConfig, attempt: u32) -> Duration {
     let longest = config.first_pause.saturating_mul(1 << attempt.min(20)).min(config.longest_pause);
     let salt = std::process::id().into();
     let now = crate::Clock::system().now().0;
@@ -265,14 +309,14 @@ pub(super) async fn drive(shared: Arc<AgentInner>) {
             } => ended,
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
-        carrier.client = None;
+        if std::mem::take(&mut shared.life().status.connected) {
+            attempt = 0;
+        }
+        let wait = carrier.turn(ended.as_ref().err(), &shared.config, attempt);
         drop(carrier);
-        let wait = {
+        {
             let mut life = shared.life();
             life.mend_if_needed();
-            if std::mem::take(&mut life.status.connected) {
-                attempt = 0;
-            }
             let why = match &ended {
                 Ok(()) => "the link ended".to_owned(),
                 Err(status) => status.message().to_owned(),
@@ -280,15 +324,13 @@ pub(super) async fn drive(shared: Arc<AgentInner>) {
             if let Err(status) = &ended {
                 take_refusal(&shared, &mut life, status);
             }
-            let wait = pause(&shared.config, attempt);
             if life.status.trouble.as_ref() == Some(&why) {
                 debug!(why, attempt, ?wait, agent = life.id().0, "the coordinator is still not reached");
             } else {
                 warn!(why, ?wait, agent = life.id().0, "the link to the coordinator is cut");
             }
             life.status.trouble = Some(why);
-            wait
-        };
+        }
         shared.changed.send_replace(());
         attempt += 1;
         if shared.life().status.superseded.is_some() {
@@ -350,6 +392,10 @@ async fn join(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> 
     if let Some((sequence, checksum)) = carrier.last_word.filter(|_| over.is_none()) {
         life.compare(sequence, checksum).map_err(|error| Status::failed_precondition(error.to_string()))?;
     }
+    if let Some((epoch, number)) = carrier.last_heard.filter(|_| over.is_none()) {
+        let is_copy = life.compare_heard(Epoch(epoch), number);
+        is_copy.map_err(|error| Status::failed_precondition(error.to_string()))?;
+    }
     life.update_bounds(&rules);
     life.was_answered();
     carrier.set_instances(life.instances());
@@ -400,7 +446,7 @@ fn receive(shared: &AgentInner, frame: posse_core::wire::v1::DownFrame) -> Resul
         life.fail_to_receive(&error, now, &shared.config);
         Status::failed_precondition(error.to_string())
     })?;
-    drop(life);
+    // Before anybody can see that the message was answered.
     end_trace(shared, acknowledged);
     Ok(())
 }
@@ -504,7 +550,7 @@ async fn exchange(shared: &AgentInner, carrier: &mut Carrier, every: Duration) -
 pub(super) async fn exchange_once(shared: &AgentInner, carrier: &mut Carrier) -> Result<bool, AgentError> {
     let done = exchange_once_status(shared, carrier).await;
     done.map_err(|status| {
-        carrier.client = None;
+        carrier.turn(Some(&status), &shared.config, 0);
         carrier.greeted = false;
         take_refusal(shared, &mut shared.life(), &status);
         if status.code() == Code::Unavailable {

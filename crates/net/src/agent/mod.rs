@@ -35,7 +35,7 @@ use link::Carrier;
 /// What a relay needs to speak to its parent as an agent does.
 #[cfg(feature = "coordinator")]
 pub(crate) mod carriage {
-    pub(crate) use super::link::{Carrier, in_time, pause};
+    pub(crate) use super::link::{Carrier, in_time};
 }
 #[cfg(feature = "coordinator")]
 pub(crate) use noise::instance;

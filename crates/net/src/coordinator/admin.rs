@@ -1,6 +1,6 @@
 //! Metrics, health and the administration of agents, over HTTP.
 //!
-//! `/metrics` and `/healthz` are open to every client that reaches the port. Everything under `/v1` asks for
+//! `/metrics`, `/healthz` and `/ready` are open to every client that reaches the port. Everything under `/v1` asks for
 //! the token in `DATA/admin.json`, which the coordinator draws at each start and only its owner may read.
 
 use std::net::SocketAddr;
@@ -67,6 +67,7 @@ pub(super) fn site(federations: Vec<FederationHandle>, metrics: Metrics, access:
     Router::new()
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(health))
+        .route("/ready", get(ready))
         .merge(guarded)
         .with_state(watched)
 }
@@ -107,6 +108,7 @@ async fn health(State(watched): State<AdminState>) -> Response {
         federations.push(json!({
             "name": federation.config().name,
             "healthy": standing.trouble.is_none(),
+            "leads": standing.leads,
             "why": standing.trouble,
             "connected": standing.connected,
             "away": standing.away,
@@ -115,6 +117,17 @@ async fn health(State(watched): State<AdminState>) -> Response {
     }
     let status = if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "healthy": healthy, "federations": federations }))).into_response()
+}
+
+/// Ready if this coordinator leads every federation: load balancers send agents to the one that does.
+async fn ready(State(watched): State<AdminState>) -> Response {
+    let standings = watched.federations.iter().map(|federation| (federation.config(), federation.standing()));
+    let missing: Vec<&str> = standings
+        .filter(|(_, standing)| standing.trouble.is_some() || !standing.leads)
+        .map(|(config, _)| config.name.as_str())
+        .collect();
+    let status = if missing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(json!({ "ready": missing.is_empty(), "not_led_here": missing }))).into_response()
 }
 
 impl AdminState {
@@ -128,6 +141,7 @@ impl AdminState {
 
 async fn agents(State(watched): State<AdminState>, InPath(name): InPath<String>) -> Response {
     match watched.federation(&name) {
+        Ok(federation) if !federation.standing().leads => elsewhere(),
         Ok(federation) => Json(federation.agents().await).into_response(),
         Err(refused) => *refused,
     }
@@ -135,6 +149,7 @@ async fn agents(State(watched): State<AdminState>, InPath(name): InPath<String>)
 
 async fn agent(State(watched): State<AdminState>, InPath((name, agent)): InPath<(String, u64)>) -> Response {
     let federation = match watched.federation(&name) {
+        Ok(federation) if !federation.standing().leads => return elsewhere(),
         Ok(federation) => federation,
         Err(refused) => return *refused,
     };
@@ -142,6 +157,12 @@ async fn agent(State(watched): State<AdminState>, InPath((name, agent)): InPath<
         Some(known) => Json(known).into_response(),
         None => unknown(agent),
     }
+}
+
+/// What a coordinator says of agents that it does not know because another one leads, or because its log cannot be used.
+fn elsewhere() -> Response {
+    let why = "this coordinator does not lead the federation now: /healthz says why, `posse storage status` who does";
+    refuse(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 fn unknown(agent: u64) -> Response {
@@ -171,7 +192,7 @@ async fn act(
     match done {
         Ok(Some(done)) => Json(done).into_response(),
         Ok(None) => unknown(agent),
-        Err(Refusal { reason: Reason::Unavailable, message }) => {
+        Err(Refusal { reason: Reason::Unavailable | Reason::Standby, message, .. }) => {
             refuse(StatusCode::SERVICE_UNAVAILABLE, &message)
         }
         Err(refusal) => refuse(StatusCode::CONFLICT, &refusal.message),

@@ -20,13 +20,14 @@ use super::admin::{self, AdminAccess};
 use super::guard::{Guarded, Turns};
 use super::incoming::{Addresses, Incoming, Places};
 use super::limits::{Limits, Rates, Room};
+use super::opening::{Opened, open};
 use super::service::{Service, ServiceState};
 use super::tls::{Certificates, Doorway};
 use super::tokens::{TokenError, Tokens};
 use crate::clock::Clock;
-use crate::federation::{Command, FederationConfig, FederationError, FederationHandle, Watching};
+use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
 use crate::http::Limited;
-use crate::log::{FileLog, Log, LogError};
+use crate::log::{FileLog, Log, LogError, StorageConfig, StorageKind};
 use crate::metrics::Metrics;
 use crate::trace::Tracer;
 use crate::v1::coordinator_server::CoordinatorServer;
@@ -49,6 +50,9 @@ pub struct ServeConfig {
     /// Where logs and tokens are kept.
     #[serde(default = "default_data")]
     pub data: PathBuf,
+    /// Which kind of log is kept. Default: files in `data`.
+    #[serde(default)]
+    pub storage: StorageConfig,
     /// How agents prove who they are. Default: by tokens.
     #[serde(default)]
     pub authentication: Authentication,
@@ -101,6 +105,8 @@ pub struct TlsFiles {
 pub struct Options {
     /// Listen beyond loopback without TLS or tokens.
     pub insecure: bool,
+    /// Use a database that does not replicate synchronously, and may lose what it confirmed.
+    pub allow_unreplicated: bool,
     /// The clock that gives every federation its time.
     pub clock: Clock,
     /// How the log in a directory is opened.
@@ -113,9 +119,9 @@ pub struct Options {
 
 /// A kind of log: what opens one in a directory.
 #[derive(Clone)]
-pub struct LogKind(Arc<Opener>);
+pub struct LogKind(pub(super) Arc<Opener>);
 
-type Opener = dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync;
+pub(super) type Opener = dyn Fn(&Path) -> Result<Box<dyn Log>, LogError> + Send + Sync;
 
 impl LogKind {
     /// Makes a kind of log from a function that opens the log in a directory.
@@ -138,7 +144,14 @@ impl std::fmt::Debug for LogKind {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { insecure: false, clock: Clock::system(), log: LogKind::default(), tracer: None, commit: None }
+        Self {
+            insecure: false,
+            allow_unreplicated: false,
+            clock: Clock::system(),
+            log: LogKind::default(),
+            tracer: None,
+            commit: None,
+        }
     }
 }
 
@@ -176,7 +189,7 @@ pub enum ServeError {
         /// The error of the operating system.
         error: std::io::Error,
     },
-    /// A file in the data directory cannot be written.
+    /// A file in the data directory cannot be written, or a database cannot be used.
     #[error(transparent)]
     Data(LogError),
     /// The coordinator cannot listen on the address.
@@ -200,6 +213,7 @@ impl ServeConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             admin: None,
             data: data.into(),
+            storage: StorageConfig::default(),
             authentication: Authentication::None,
             tls: None,
             limits: Limits::default(),
@@ -210,6 +224,11 @@ impl ServeConfig {
     /// `Ok` if every setting is in its range and nothing dangerous is asked for.
     pub fn check(&self, insecure: bool) -> Result<(), ConfigError> {
         self.limits.check()?;
+        self.storage.check()?;
+        if cfg!(not(feature = "postgres")) && self.storage.kind == StorageKind::Postgres {
+            let allowed = "this build of posse knows only files: build it with the feature `postgres`";
+            return Err(ConfigError::new("kind", "postgres", allowed));
+        }
         if self.federations.is_empty() {
             return Err(ConfigError::new(
                 "federation",
@@ -228,6 +247,11 @@ impl ServeConfig {
         }
         for (index, federation) in self.federations.iter().enumerate() {
             federation.check()?;
+            if federation.parent.is_some() && self.storage.kind != StorageKind::Files {
+                // Who a relay is at its parent is kept beside its log, in files.
+                let allowed = "a relay keeps its log in files: leave out [storage]";
+                return Err(ConfigError::new("parent", &federation.name, allowed));
+            }
             if self.federations[..index].iter().any(|other| other.name == federation.name) {
                 let allowed = "every federation needs a name of its own";
                 return Err(ConfigError::new("name", &federation.name, allowed));
@@ -240,6 +264,10 @@ impl ServeConfig {
     /// have a log were begun with these settings. Changes nothing.
     pub fn check_files(&self) -> Result<(), ServeError> {
         self.tls.as_ref().map(Certificates::open).transpose()?;
+        if self.storage.kind != StorageKind::Files {
+            // What a database holds is looked at by `posse storage status`, and at the start.
+            return Ok(());
+        }
         if self.authentication == Authentication::Token {
             Tokens::open(&self.token_file())?;
         }
@@ -352,37 +380,22 @@ impl Running {
 
 /// Starts a coordinator: opens every federation from its log, then listens for agents. Fails if the settings
 /// are impossible, a file cannot be read or an address is taken.
-pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, ServeError> {
+pub async fn serve(mut config: ServeConfig, options: Options) -> Result<Running, ServeError> {
     config.check(options.insecure)?;
     let metrics = Metrics::default();
     metrics.build(options.commit.as_deref());
     let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
-    let tokens = match config.authentication {
-        Authentication::Token => Some(Arc::new(Tokens::open(&config.token_file())?)),
-        Authentication::None => None,
-    };
     let listen = |address: SocketAddr| async move {
         TcpListener::bind(address).await.map_err(|error| ServeError::Listen { address, error })
     };
     let listener = listen(config.listen).await?;
     let address =
         listener.local_addr().map_err(|error| ServeError::Listen { address: config.listen, error })?;
-    let mut federations = Vec::new();
-    for federation in &config.federations {
-        let directory = config.log_directory(&federation.name);
-        let federation = introduced(federation, &directory).await?;
-        let open = || {
-            let (clock, metrics) = (options.clock.clone(), metrics.clone());
-            let tracer = options.tracer.clone();
-            let kind = options.log.clone();
-            let place = directory.clone();
-            let log = Box::new(move || (kind.0)(&place));
-            FederationHandle::open(federation.clone(), &directory, log, Watching { clock, metrics, tracer })
-        };
-        let handle =
-            open().map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
-        federations.push(handle);
+    for federation in &mut config.federations {
+        let directory = config.data.join("federations").join(&federation.name);
+        *federation = introduced(federation, &directory).await?;
     }
+    let Opened { tokens, federations } = open(&config, &options, &metrics, address).await?;
     let shared = Arc::new(ServiceState {
         federations: federations.clone(),
         tokens: tokens.clone(),
@@ -479,9 +492,10 @@ async fn introduced(
     Ok(federation.clone())
 }
 
-/// Says over gRPC whether all federations are well.
+/// Says over gRPC whether all federations are well and led from here.
 async fn tell(health: &tonic_health::server::HealthReporter, federations: &[FederationHandle]) {
-    let well = federations.iter().all(|federation| federation.standing().trouble.is_none());
+    let well =
+        federations.iter().map(FederationHandle::standing).all(|own| own.trouble.is_none() && own.leads);
     let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
     health.set_service_status("posse.v1.Coordinator", status).await;
     health.set_service_status("", status).await;
@@ -508,7 +522,7 @@ async fn housekeeping(
 /// Reads tokens and certificates again if their files have changed.
 async fn reload(changeable: &Changeable, federations: &[FederationHandle]) {
     if let Some(tokens) = &changeable.tokens {
-        reload_tokens(tokens, federations).await;
+        reload_tokens(Arc::clone(tokens), federations).await;
     }
     if let Some(Err(error)) = changeable.certificates.as_deref().map(Certificates::reload) {
         warn!(%error, "the certificates cannot be read again: the old ones stay");
@@ -516,8 +530,10 @@ async fn reload(changeable: &Changeable, federations: &[FederationHandle]) {
 }
 
 /// Reads the tokens again, and cuts the links of agents whose tokens are void.
-async fn reload_tokens(tokens: &Tokens, federations: &[FederationHandle]) {
-    match tokens.reload() {
+async fn reload_tokens(tokens: Arc<Tokens>, federations: &[FederationHandle]) {
+    // Tokens in a database take a moment.
+    let Ok(reloaded) = tokio::task::spawn_blocking(move || tokens.reload()).await else { return };
+    match reloaded {
         Ok(agents) => {
             for agent in agents {
                 for federation in federations {

@@ -53,6 +53,11 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     caller.ok_or_else(|| Status::internal("the call did not come through the door"))
 }
 
+/// The process that makes a call, as it names itself. Agents of earlier versions do not.
+fn instance<T>(request: &Request<T>) -> Option<u64> {
+    request.metadata().get(crate::INSTANCE)?.to_str().ok()?.parse().ok()
+}
+
 impl ServiceState {
     /// Who makes a call with these headers, or why the call is refused.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
@@ -161,7 +166,8 @@ impl Coordinator for Service {
         self.0.limit(&caller).map_err(Refusal::into_status)?;
         let process = Process { instance, previous, life: Incarnation(life) };
         let joined = caller.federation.ask(|reply| Command::Join { agent, resumes, process, reply }).await;
-        let Joined { life, last_word } = joined.ok_or_else(gone)?.map_err(Refusal::into_status)?;
+        let Joined { life, last_word, last_heard } =
+            joined.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         let config = caller.federation.config();
         let mut reply = Response::new(JoinReply {
             protocol: spoken,
@@ -181,6 +187,10 @@ impl Coordinator for Service {
             let word = format!("{sequence}-{checksum:08x}").parse().expect("digits and a hyphen");
             reply.metadata_mut().insert(crate::LAST_WORD, word);
         }
+        if let Some((epoch, number)) = last_heard {
+            let heard = format!("{}-{number}", epoch.0).parse().expect("digits and a hyphen");
+            reply.metadata_mut().insert(crate::LAST_HEARD, heard);
+        }
         Ok(reply)
     }
 
@@ -191,8 +201,9 @@ impl Coordinator for Service {
         let caller = caller(&request)?;
         let number = self.0.links.fetch_add(1, Ordering::Relaxed);
         let (outbox, outgoing, over) = outbox();
-        let link = Attached { number, outbox };
-        if !caller.federation.send(Command::Attach { agent: caller.agent, link }).await {
+        let instance = instance(&request);
+        let link = Attached { number, is_bound: instance.is_some(), outbox };
+        if !caller.federation.send(Command::Attach { agent: caller.agent, instance, link }).await {
             return Err(gone());
         }
         let shared = Arc::clone(&self.0);
@@ -212,12 +223,12 @@ impl Coordinator for Service {
     }
 
     async fn exchange(&self, request: Request<ReceivedFrame>) -> Result<Response<ExchangeReply>, Status> {
-        let caller = caller(&request)?;
+        let (caller, instance) = (caller(&request)?, instance(&request));
         let (frame, bytes, permit) =
             self.0.admit(&caller, request.into_inner()).await.map_err(Refusal::into_status)?;
         let agent = caller.agent;
         let ask = |reply| {
-            let (answer, frame) = (ReplyTo::Exchange(reply), Box::new(frame));
+            let (answer, frame) = (ReplyTo::Exchange(instance, reply), Box::new(frame));
             Command::Frame { agent, frame, bytes, answer, permit: Some(permit) }
         };
         let frames = caller.federation.ask(ask).await.ok_or_else(gone)?.map_err(Refusal::into_status)?;
@@ -225,10 +236,10 @@ impl Coordinator for Service {
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {
-        let caller = caller(&request)?;
+        let (caller, instance) = (caller(&request)?, instance(&request));
         let agent = caller.agent;
         self.0.limit(&caller).map_err(Refusal::into_status)?;
-        let left = caller.federation.ask(|reply| Command::Leave { agent, reply }).await;
+        let left = caller.federation.ask(|reply| Command::Leave { agent, instance, reply }).await;
         left.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         Ok(Response::new(LeaveReply {}))
     }

@@ -15,22 +15,39 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
-use super::files::{FileId, file_id};
+use super::files::{FileId, file_id, give_to_owner_of_directory};
 use crate::audit::Audit;
+use crate::log::LogError;
 
 const PREFIX: &str = "posse";
 
-/// The tokens in a file, as they were when it was last read.
+/// The tokens in a file or a database, as they were when they were last read.
 #[derive(Debug)]
 pub struct Tokens {
-    path: PathBuf,
+    place: Place,
     known: RwLock<Known>,
+}
+
+/// Where tokens are kept.
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    #[cfg(feature = "postgres")]
+    Database(crate::log::postgres::Database, tokio::runtime::Handle),
+}
+
+/// Tells one state of a place from another, without reading all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    File(Option<FileId>),
+    #[cfg(feature = "postgres")]
+    Changes(i64),
 }
 
 #[derive(Debug, Default)]
 struct Known {
     tokens: BTreeMap<String, Token>,
-    file: Option<FileId>,
+    mark: Option<Mark>,
     /// When it was last looked for secrets whose time is over, in seconds since 1970.
     looked: u64,
 }
@@ -115,6 +132,9 @@ pub enum TokenError {
         /// What is wrong with its contents.
         why: String,
     },
+    /// A database cannot be read or changed.
+    #[error(transparent)]
+    Database(#[from] LogError),
     /// The file has no token of this name.
     #[error("there is no token {0}: `posse token list` shows all")]
     Unknown(String),
@@ -123,7 +143,18 @@ pub enum TokenError {
 impl Tokens {
     /// The tokens in the file at `path`; none if there is no such file yet.
     pub fn open(path: &Path) -> Result<Self, TokenError> {
-        let tokens = Self { path: path.into(), known: RwLock::default() };
+        Self::at(Place::File(path.into()))
+    }
+
+    /// The tokens in a database, whose connections run on the current runtime. Methods that read or change them wait, and
+    /// must not be called inside of an async task.
+    #[cfg(feature = "postgres")]
+    pub fn in_database(database: &crate::log::postgres::Database) -> Result<Self, TokenError> {
+        Self::at(Place::Database(database.clone(), database.runtime()))
+    }
+
+    fn at(place: Place) -> Result<Self, TokenError> {
+        let tokens = Self { place, known: RwLock::default() };
         tokens.reload()?;
         Ok(tokens)
     }
@@ -179,11 +210,22 @@ impl Tokens {
         Ok(())
     }
 
-    /// Writes to the audit log beside the file.
+    /// Writes to the audit log beside the tokens.
     fn note(&self, event: &str, id: &str, mut details: Value) {
-        if let Some(directory) = self.path.parent() {
-            details["token"] = id.into();
-            Audit::open(directory).note(event, details);
+        details["token"] = id.into();
+        match &self.place {
+            Place::File(path) => {
+                if let Some(directory) = path.parent() {
+                    Audit::open(directory).note(event, details);
+                }
+            }
+            #[cfg(feature = "postgres")]
+            Place::Database(database, runtime) => {
+                let line = crate::audit::line(event, details).to_string();
+                if let Err(error) = runtime.block_on(database.note("", &line)) {
+                    tracing::warn!(%error, "the audit log cannot be written");
+                }
+            }
         }
     }
 
@@ -224,12 +266,12 @@ impl Tokens {
     /// Reads the file again if it has changed. Returns the agents whose links must be cut: their token was revoked,
     /// or the secret that they may have used is not valid any more.
     pub fn reload(&self) -> Result<Vec<AgentId>, TokenError> {
-        let (file, now) = (file_id(&self.path), now());
+        let (mark, now) = (self.place.mark()?, now());
         let unchanged = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            known.file == file && (file.is_some() || known.tokens.is_empty())
+            known.mark == Some(mark) && (mark != Mark::File(None) || known.tokens.is_empty())
         };
-        let fresh = if unchanged { None } else { Some(read(&self.path)?) };
+        let fresh = if unchanged { None } else { Some(self.place.read()?) };
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let looked = std::mem::replace(&mut known.looked, now);
         let over = known.tokens.values().filter(|token| {
@@ -242,32 +284,98 @@ impl Tokens {
             };
             let stale = known.tokens.iter().filter(|(_, token)| !token.revoked).filter(is_stale);
             agents.extend(stale.map(|(_, token)| AgentId(token.agent)));
-            (known.tokens, known.file) = (tokens, file);
+            (known.tokens, known.mark) = (tokens, Some(mark));
         }
         Ok(agents)
     }
 
     fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Token>)) -> Result<(), TokenError> {
-        let io = |error| TokenError::Io { path: self.path.clone(), error };
-        if let Some(parent) = self.path.parent() {
-            crate::log::private_directory(parent).map_err(|error| io(std::io::Error::other(error)))?;
-        }
-        // One change at a time, whichever process makes it.
-        let lock = File::create(self.path.with_extension("lock")).map_err(io)?;
-        lock.lock().map_err(io)?;
-        let mut tokens = read(&self.path)?;
-        edit(&mut tokens);
-        let draft = self.path.with_extension("draft");
-        let text = serde_json::to_string_pretty(&tokens).expect("tokens have string keys");
-        let mut file = File::create(&draft).map_err(io)?;
-        restrict(&file).map_err(io)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
-        give_to_owner_of_directory(&draft);
-        fs::rename(&draft, &self.path).map_err(io)?;
+        let tokens = self.place.change(edit)?;
+        let mark = self.place.mark()?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        (known.tokens, known.file) = (tokens, file_id(&self.path));
+        (known.tokens, known.mark) = (tokens, Some(mark));
         Ok(())
     }
+}
+
+impl Place {
+    fn mark(&self) -> Result<Mark, TokenError> {
+        match self {
+            Self::File(path) => Ok(Mark::File(file_id(path))),
+            #[cfg(feature = "postgres")]
+            Self::Database(database, runtime) => {
+                Ok(Mark::Changes(runtime.block_on(database.token_changes())?))
+            }
+        }
+    }
+
+    fn read(&self) -> Result<BTreeMap<String, Token>, TokenError> {
+        match self {
+            Self::File(path) => read(path),
+            #[cfg(feature = "postgres")]
+            Self::Database(database, runtime) => parse(&runtime.block_on(database.tokens())?)
+                .map_err(|why| TokenError::Malformed { path: "posse_token".into(), why }),
+        }
+    }
+
+    /// Changes all tokens at once, while no other process does. Returns those that are there then.
+    fn change(
+        &self,
+        edit: impl FnOnce(&mut BTreeMap<String, Token>),
+    ) -> Result<BTreeMap<String, Token>, TokenError> {
+        match self {
+            Self::File(path) => change_file(path, edit),
+            #[cfg(feature = "postgres")]
+            Self::Database(database, runtime) => {
+                let mut after = BTreeMap::new();
+                let changing = database.change_tokens(|documents| {
+                    let before = parse(documents)?;
+                    after = before.clone();
+                    edit(&mut after);
+                    let changed = after.iter().filter(|(id, token)| before.get(*id) != Some(token));
+                    let text = |token| serde_json::to_string(token).expect("tokens have string keys");
+                    Ok(changed.map(|(id, token)| (id.clone(), text(token))).collect())
+                });
+                runtime.block_on(changing)?;
+                Ok(after)
+            }
+        }
+    }
+}
+
+/// Tokens from their documents in a database.
+#[cfg(feature = "postgres")]
+fn parse(documents: &BTreeMap<String, String>) -> Result<BTreeMap<String, Token>, String> {
+    let token = |(id, document): (&String, &String)| {
+        let read = serde_json::from_str(document);
+        read.map(|token| (id.clone(), token)).map_err(|error| format!("{id}: {error}"))
+    };
+    documents.iter().map(token).collect()
+}
+
+fn change_file(
+    path: &Path,
+    edit: impl FnOnce(&mut BTreeMap<String, Token>),
+) -> Result<BTreeMap<String, Token>, TokenError> {
+    let io = |error| TokenError::Io { path: path.into(), error };
+    if let Some(parent) = path.parent() {
+        crate::log::private_directory(parent).map_err(|error| io(std::io::Error::other(error)))?;
+    }
+    // One change at a time, whichever process makes it.
+    let lock_path = path.with_extension("lock");
+    let lock = File::create(&lock_path).map_err(io)?;
+    give_to_owner_of_directory(&lock_path);
+    lock.lock().map_err(io)?;
+    let mut tokens = read(path)?;
+    edit(&mut tokens);
+    let draft = path.with_extension("draft");
+    let text = serde_json::to_string_pretty(&tokens).expect("tokens have string keys");
+    let mut file = File::create(&draft).map_err(io)?;
+    restrict(&file).map_err(io)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+    give_to_owner_of_directory(&draft);
+    fs::rename(&draft, path).map_err(io)?;
+    Ok(tokens)
 }
 
 fn read(path: &Path) -> Result<BTreeMap<String, Token>, TokenError> {
@@ -283,16 +391,6 @@ fn read(path: &Path) -> Result<BTreeMap<String, Token>, TokenError> {
 fn restrict(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(fs::Permissions::from_mode(0o600))
-}
-
-/// Gives a file to the user who owns its directory. An operator runs `posse token` as root, and the service,
-/// which runs as another user, must be able to read what is written. Where that is not allowed, the file stays
-/// as it is.
-fn give_to_owner_of_directory(path: &Path) {
-    use std::os::unix::fs::MetadataExt;
-    if let Some(owner) = path.parent().and_then(|parent| fs::metadata(parent).ok()) {
-        let _ = std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()));
-    }
 }
 
 fn now() -> u64 {
@@ -313,7 +411,7 @@ fn info(id: &str, token: &Token) -> TokenInfo {
 }
 
 /// 256 random bits as text.
-pub(super) fn secret() -> String {
+pub(crate) fn secret() -> String {
     let mut secret = [0; 32];
     fill(&mut secret);
     hex(&secret)
@@ -353,6 +451,27 @@ mod tests {
         tokens.revoke(&info.id).unwrap();
         assert_eq!(tokens.verify(&renewed), Err("this token was revoked"));
         assert!(tokens.list()[0].revoked);
+    }
+
+    #[test]
+    fn what_root_writes_belongs_to_the_owner_of_the_directory() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let directory = tempfile::tempdir().unwrap();
+        // Only root can do this. For others the directory stays theirs, and so does every file in it.
+        let _ = chown(directory.path(), Some(12_345), Some(12_345));
+        let tokens = Tokens::open(&directory.path().join("tokens.json")).unwrap();
+        tokens.create(AgentId(7), vec!["shop".into()]).unwrap();
+        let owner = |path: &Path| {
+            let found = fs::metadata(path).unwrap();
+            (found.uid(), found.gid())
+        };
+        let mut files = 0;
+        for entry in fs::read_dir(directory.path()).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(owner(&path), owner(directory.path()), "{}", path.display());
+            files += 1;
+        }
+        assert_eq!(files, 3, "tokens, their lock and the audit log");
     }
 
     #[test]

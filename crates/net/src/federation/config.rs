@@ -330,8 +330,7 @@ pub(super) fn retractions(entries: &[Vec<u8>]) -> Result<Option<BTreeMap<AgentId
 pub(super) fn check_unchanged(config: &FederationConfig, directory: &Path) -> Result<(), FederationError> {
     crate::log::private_directory(directory)?;
     if !config.check_begun(directory)? {
-        let text = serde_json::to_string_pretty(config).expect("settings have string keys");
-        crate::log::replace(&directory.join("federation.json"), text.as_bytes())?;
+        crate::log::replace(&directory.join("federation.json"), config.to_keep().as_bytes())?;
     }
     Ok(())
 }
@@ -344,6 +343,11 @@ impl FederationConfig {
         serde_json::from_value(written)
     }
 
+    /// The settings as they are kept beside the log.
+    pub(crate) fn to_keep(&self) -> String {
+        serde_json::to_string_pretty(self).expect("settings have string keys")
+    }
+
     /// Whether the federation in `directory` was begun, and an error if it was with other settings than these.
     pub(crate) fn check_begun(&self, directory: &Path) -> Result<bool, FederationError> {
         let path = directory.join("federation.json");
@@ -352,13 +356,19 @@ impl FederationConfig {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(LogError::io(&path)(error).into()),
         };
+        self.check_kept(&written, &path)?;
+        Ok(true)
+    }
+
+    /// `Ok` if these settings are those that were kept in `path` as `written`.
+    pub(crate) fn check_kept(&self, written: &str, path: &Path) -> Result<(), FederationError> {
         let unreadable = |error: serde_json::Error| FederationError::Settings {
-            path: path.clone(),
+            path: path.into(),
             why: error.to_string(),
         };
         let json =
             |algorithm: &Algorithm| serde_json::to_string(algorithm).expect("settings have string keys");
-        let mut written: Value = serde_json::from_str(&written).map_err(unreadable)?;
+        let mut written: Value = serde_json::from_str(written).map_err(unreadable)?;
         upgrade::federation(&mut written);
         let mut outside = None;
         if let (Algorithm::Outside(_), Some(algorithm)) = (&self.algorithm, written.get_mut("algorithm")) {
@@ -379,7 +389,7 @@ impl FederationConfig {
             Some((setting, was, is)) => {
                 Err(FederationError::Changed { name: self.name.clone(), setting, was, is })
             }
-            None => Ok(true),
+            None => Ok(()),
         }
     }
 }

@@ -5,11 +5,15 @@
 //! that another has spoken, and takes a new life. See decision 0100.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use posse_core::session::{LogEntry, LogEvent, UpFrame};
 use posse_core::{AgentId, Incarnation};
 use tracing::warn;
+
+use crate::log::{Log, LogError};
+
+/// The document beside the log that they are kept in.
+const NAME: &str = "last-words.json";
 
 /// A message as its agent recognises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +30,8 @@ pub(super) struct LastWords(BTreeMap<AgentId, LastWord>);
 impl LastWords {
     /// Those that were kept with a saved state; none if there is no such file, or if it cannot be read: then agents are told
     /// no checksum until they speak again.
-    pub(super) fn read(directory: &Path) -> Self {
-        let Ok(text) = std::fs::read(file(directory)) else { return Self::default() };
+    pub(super) fn read(log: &mut dyn Log) -> Self {
+        let Ok(Some(text)) = log.beside(NAME) else { return Self::default() };
         let read: Result<BTreeMap<u64, (u64, u64, u32)>, _> = serde_json::from_slice(&text);
         let known = read.unwrap_or_else(|error| {
             warn!(%error, "the newest messages of agents cannot be read");
@@ -39,17 +43,16 @@ impl LastWords {
         Self(known.into_iter().map(word).collect())
     }
 
-    /// Keeps them beside a saved state, after which the messages may be gone from the log.
-    pub(super) fn keep(&self, directory: &Path) {
+    /// Keeps them beside a state that is saved next, after which the messages may be gone from the log. Those that are newer
+    /// than the saved state do no harm: the entries after it lead to them again.
+    pub(super) fn keep(&self, log: &mut dyn Log) -> Result<(), LogError> {
         let known: BTreeMap<u64, (u64, u64, u32)> = self
             .0
             .iter()
             .map(|(agent, word)| (agent.0, (word.life.0, word.sequence, word.checksum)))
             .collect();
         let text = serde_json::to_string(&known).expect("numbers are keys");
-        if let Err(error) = crate::log::replace(&file(directory), text.as_bytes()) {
-            warn!(%error, "the newest messages of agents cannot be kept");
-        }
+        log.keep_beside(NAME, text.as_bytes())
     }
 
     /// Takes note of an entry of the log.
@@ -66,8 +69,4 @@ impl LastWords {
     pub(super) fn of(&self, agent: AgentId, life: Incarnation) -> Option<LastWord> {
         self.0.get(&agent).copied().filter(|word| word.life == life)
     }
-}
-
-fn file(directory: &Path) -> std::path::PathBuf {
-    directory.join("last-words.json")
 }

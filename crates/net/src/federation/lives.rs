@@ -10,13 +10,15 @@ use posse_core::session::Hub;
 use posse_core::{AgentId, Incarnation};
 
 use super::{Process, Reason, Refusal};
+use crate::log::KeptLife;
 
 /// How far above the newest known life a frame's may be. The coordinator gives lives out one by one but forgets in
 /// a restart what it gave out to agents that had not spoken yet; no agent starts a million times unheard.
 const AHEAD: u64 = 1 << 20;
 
-/// The lives given out and the processes that live them. Kept in memory only: after a restart of the coordinator
-/// the first process that joins for an agent is the one that is heard.
+/// The lives given out and the processes that live them. Beside files they are kept in memory only: after a restart of the
+/// coordinator the first process that joins for an agent is the one that is heard. A log that several coordinators share
+/// keeps them, because two coordinators must not give out the same life.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     given_out: BTreeMap<AgentId, Incarnation>,
@@ -24,6 +26,25 @@ pub(super) struct Lives {
 }
 
 impl Lives {
+    /// Those that a log has kept.
+    pub(super) fn from_kept(kept: &[KeptLife]) -> Self {
+        let mut lives = Self::default();
+        for KeptLife { agent, life, instance } in kept {
+            lives.given_out.insert(AgentId(*agent), Incarnation(*life));
+            if *instance != 0 {
+                lives.instances.insert(AgentId(*agent), *instance);
+            }
+        }
+        lives
+    }
+
+    /// What a log has to keep of an agent before it is answered.
+    pub(super) fn to_keep(&self, agent: AgentId) -> KeptLife {
+        let life = self.given_out.get(&agent).map_or(0, |life| life.0);
+        let instance = self.instances.get(&agent).copied().unwrap_or(0);
+        KeptLife { agent: agent.0, life, instance }
+    }
+
     /// The number of a new life for `agent`, or 0 for one that resumes. Refuses a process whose state is a copy of
     /// one that another process has used since.
     pub(super) fn join(
@@ -63,6 +84,19 @@ impl Lives {
         Ok(Incarnation(life))
     }
 
+    /// `Ok` if the process that names `instance` is the one that joined last. What it was told at its join holds for it alone: a
+    /// process that joined before it, or at this coordinator before a restart, must join again before it is heard. Agents of
+    /// earlier versions name no instance outside their joins, and are believed.
+    pub(super) fn may_speak(&self, agent: AgentId, instance: Option<u64>) -> Result<(), Refusal> {
+        let Some(instance) = instance else { return Ok(()) };
+        let why = match self.instances.get(&agent) {
+            Some(known) if *known == instance => return Ok(()),
+            Some(_) => format!("another process has joined for {agent} since: join again"),
+            None => format!("no process has joined for {agent} since the coordinator started: join first"),
+        };
+        Err(Refusal::new(Reason::NotJoined, why))
+    }
+
     /// `Ok` if a frame of this life may be heard: it has not ended, and could have been given out.
     pub(super) fn check(&self, hub: &Hub, agent: AgentId, life: Incarnation) -> Result<(), Refusal> {
         let newest = hub.last_incarnation(agent);
@@ -80,6 +114,11 @@ impl Lives {
             return Err(Refusal::new(Reason::Sequence, why));
         }
         Ok(())
+    }
+
+    /// The process that spoke for `agent` last, if it named itself.
+    pub(super) fn speaker(&self, agent: AgentId) -> Option<u64> {
+        self.instances.get(&agent).copied()
     }
 
     fn newest(&self, hub: &Hub, agent: AgentId) -> Incarnation {

@@ -101,7 +101,8 @@ pub type OpenLog = Box<dyn Fn() -> Result<Box<dyn Log>, LogError> + Send>;
 /// What a federation keeps, and where.
 pub(crate) struct Kept {
     open: OpenLog,
-    directory: PathBuf,
+    /// Whether several processes share the log.
+    shared: bool,
     audit: Audit,
 }
 
@@ -129,6 +130,8 @@ pub struct FederationHandle {
 pub struct Standing {
     /// Why it does not serve, if it does not.
     pub trouble: Option<String>,
+    /// Whether this coordinator leads the federation. If it does not and there is no trouble, another one does.
+    pub leads: bool,
     /// Agents whose messages are not taken for now.
     pub quarantined: Vec<AgentId>,
     /// How many agents have an open link.
@@ -178,9 +181,10 @@ pub struct FederationView {
 
 /// What can be asked of an owner.
 pub(crate) enum Command {
-    /// An agent has a new link, which is the only one from here on.
+    /// An agent has a new link, which is the only one from here on, unless another process has joined meanwhile.
     Attach {
         agent: AgentId,
+        instance: Option<u64>,
         link: Attached,
     },
     Detach {
@@ -208,6 +212,7 @@ pub(crate) enum Command {
     },
     Leave {
         agent: AgentId,
+        instance: Option<u64>,
         reply: Reply<()>,
     },
     /// Ends the agent's link; it may come back at once.
@@ -271,6 +276,8 @@ pub(crate) struct Joined {
     pub(crate) life: Incarnation,
     /// The newest message that was accepted of the life that goes on.
     pub(crate) last_word: Option<LastWord>,
+    /// The newest message that the life that goes on has said to have received, if there is one.
+    pub(crate) last_heard: Option<(Epoch, u64)>,
 }
 
 /// The process that speaks for an agent, as it names itself in a join.
@@ -288,6 +295,9 @@ pub(crate) struct Process {
 pub(crate) struct Attached {
     /// The number of the link, which no other link of this process has.
     pub(crate) number: u64,
+    /// The agent's end has named the process that it is, and that process was told at its join what the coordinator
+    /// knows of its life.
+    pub(crate) is_bound: bool,
     pub(crate) outbox: Outbox,
 }
 
@@ -298,8 +308,8 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 pub(crate) enum ReplyTo {
     /// A link: refusals end it.
     Link(u64),
-    /// An exchange: everything that waits for the agent is the answer.
-    Exchange(Reply<Vec<DownFrame>>),
+    /// An exchange, by the process that names this instance: everything that waits for the agent is the answer.
+    Exchange(Option<u64>, Reply<Vec<DownFrame>>),
 }
 
 impl FederationHandle {
@@ -313,11 +323,25 @@ impl FederationHandle {
     ) -> Result<Self, FederationError> {
         config.check()?;
         config::check_unchanged(&config, directory)?;
+        Self::begin(config, Kept { open: log, shared: false, audit: Audit::open(directory) }, watching)
+    }
+
+    /// The same for a log that several processes share: another one may lead, and this one then waits for its turn. The
+    /// settings were compared with those that the log was begun with.
+    pub(crate) fn open_shared(
+        config: FederationConfig,
+        log: OpenLog,
+        audit: Audit,
+        watching: Watching,
+    ) -> Result<Self, FederationError> {
+        config.check()?;
+        Self::begin(config, Kept { open: log, shared: true, audit }, watching)
+    }
+
+    fn begin(config: FederationConfig, kept: Kept, watching: Watching) -> Result<Self, FederationError> {
         let (commands, queue) = mpsc::channel(QUEUE);
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
-        let audit = Audit::open(directory);
-        let kept = Kept { open: log, directory: directory.into(), audit };
         owner::spawn(Arc::clone(&config), kept, watching, Arc::clone(&standing), queue)?;
         Ok(Self { config, commands, standing })
     }

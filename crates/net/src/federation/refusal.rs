@@ -5,7 +5,7 @@ use thiserror::Error;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-use crate::REASON;
+use crate::{LEADER, REASON};
 
 /// Something that was not taken. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Refusal {
     pub reason: Reason,
     /// The explanation for the sender: what is wrong and what to do.
     pub message: String,
+    /// Where the coordinator is that leads the federation, if this one does not and knows.
+    pub leader: Option<String>,
 }
 
 /// Kinds of refusals, as metrics count them.
@@ -45,10 +47,14 @@ pub enum Reason {
     Quarantined,
     /// Another process speaks for this agent, or the life it names has ended.
     Superseded,
+    /// The process that calls has not joined since the coordinator started, or another one has joined after it.
+    NotJoined,
     /// The agent and the coordinator speak no common version of the protocol.
     Version,
     /// The coordinator cannot keep what it is sent.
     Unavailable,
+    /// Another coordinator leads the federation.
+    Standby,
     /// A connection that said nothing sensible in time.
     Silent,
     /// There are too many connections, in all or from this address.
@@ -72,8 +78,10 @@ impl Reason {
             Self::Unexpected => "unexpected",
             Self::Quarantined => "quarantined",
             Self::Superseded => "superseded",
+            Self::NotJoined => "not-joined",
             Self::Version => "version",
             Self::Unavailable => "unavailable",
+            Self::Standby => "standby",
             Self::Silent => "silent",
             Self::Crowded => "crowded",
         }
@@ -87,8 +95,10 @@ impl Reason {
             Self::Malformed | Self::Dimension | Self::Impossible | Self::Unexpected => Code::InvalidArgument,
             Self::TooLarge | Self::Rate => Code::ResourceExhausted,
             Self::Sequence | Self::Superseded | Self::Version => Code::FailedPrecondition,
+            // The agent begins again with a join, which decides who is heard.
+            Self::NotJoined => Code::Aborted,
             // Connections are closed, not answered.
-            Self::Unavailable | Self::Silent | Self::Crowded => Code::Unavailable,
+            Self::Unavailable | Self::Standby | Self::Silent | Self::Crowded => Code::Unavailable,
         }
     }
 
@@ -103,7 +113,18 @@ impl Reason {
 
 impl Refusal {
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self { reason, message: message.into(), leader: None }
+    }
+
+    /// Another coordinator leads, at this address; the address is empty if it is not known.
+    pub(crate) fn standby(leader: &str) -> Self {
+        let message = if leader.is_empty() {
+            "this coordinator does not lead the federation: ask the others".to_owned()
+        } else {
+            format!("this coordinator does not lead the federation: {leader} does")
+        };
+        let leader = (!leader.is_empty()).then(|| leader.to_owned());
+        Self { reason: Reason::Standby, message, leader }
     }
 
     pub(crate) fn unavailable(why: &str) -> Self {
@@ -139,6 +160,9 @@ impl Refusal {
     pub(crate) fn into_status(self) -> Status {
         let mut metadata = MetadataMap::new();
         metadata.insert(REASON, MetadataValue::from_static(self.reason.word()));
+        if let Some(leader) = self.leader.and_then(|leader| MetadataValue::try_from(leader).ok()) {
+            metadata.insert(LEADER, leader);
+        }
         Status::with_metadata(self.reason.code(), self.message, metadata)
     }
 }

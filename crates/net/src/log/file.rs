@@ -327,6 +327,19 @@ impl Log for FileLog {
     fn bytes(&self) -> u64 {
         self.earlier_bytes + self.length
     }
+
+    fn keep_beside(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
+        replace(&self.directory.join(name), bytes)
+    }
+
+    fn beside(&mut self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        let path = self.directory.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(LogError::io(path)(error)),
+        }
+    }
 }
 
 fn lock(directory: &Path) -> Result<File, LogError> {

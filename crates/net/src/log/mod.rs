@@ -1,15 +1,20 @@
 //! The durable log: every accepted event, kept before any agent is answered.
 //!
 //! A [`Log`] is small on purpose: append, make durable, read back, put a saved state in place of what came
-//! before it. [`FileLog`] keeps it in a directory; a replicated log can take its place.
+//! before it. [`FileLog`] keeps it in a directory, for one process. [`postgres`] keeps it in a database that several
+//! processes share: one of them leads, the others follow it.
 
 mod copy;
 mod file;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod record;
+mod storage;
 mod verify;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -21,6 +26,7 @@ pub(crate) use file::Saving;
 pub(crate) use file::replace_private;
 pub(crate) use file::{private_directory, replace};
 pub use record::{Contents, Damage, SegmentInfo, read};
+pub use storage::{StorageConfig, StorageKind};
 pub use verify::{Verified, verify};
 
 /// Where a coordinator keeps what it accepted. Entries are numbered from 0.
@@ -57,6 +63,75 @@ pub trait Log: Send {
 
     /// Returns how many bytes of entries the log has on the disk.
     fn bytes(&self) -> u64;
+
+    /// Keeps a small document beside the log, in place of an earlier one of this name.
+    fn keep_beside(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError>;
+
+    /// The document that was last kept under this name.
+    fn beside(&mut self, name: &str) -> Result<Option<Vec<u8>>, LogError>;
+
+    /// Becomes the one process that may append, if no other is. A log for one process is led by whoever has it open.
+    /// Between this and the first append, [`follow`](Self::follow) must be called: it returns what another process has
+    /// appended since the log was read.
+    fn lead(&mut self) -> Result<Leadership, LogError> {
+        Ok(Leadership::Ours)
+    }
+
+    /// Whether this process leads for certain, so that it may answer what no entry stands for.
+    fn leads(&self) -> bool {
+        true
+    }
+
+    /// Renews the lease of the process that leads if it is time; returns when to call this again. An error means that
+    /// the log must be opened again, like that of an append.
+    fn tend(&mut self) -> Result<Option<Duration>, LogError> {
+        Ok(None)
+    }
+
+    /// Lets another process lead at once, instead of when the lease is over.
+    fn resign(&mut self) {}
+
+    /// Entries that were appended since [`replay`](Self::replay), or since this was last called. `None` if what was read
+    /// before is not in the log any more: then it must be replayed again.
+    fn follow(&mut self) -> Result<Option<Vec<Vec<u8>>>, LogError> {
+        Ok(Some(Vec::new()))
+    }
+
+    /// How often a process that does not lead should look.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Keeps the lives that were given out, before the agents hear of them. A log for one process does not: see
+    /// decision 0050 for what agents do after a restart.
+    fn keep_lives(&mut self, _lives: &[KeptLife]) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    /// The lives that were kept; `None` if this log does not keep them.
+    fn lives(&mut self) -> Result<Option<Vec<KeptLife>>, LogError> {
+        Ok(None)
+    }
+}
+
+/// Which process may append to a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// This one.
+    Ours,
+    /// Another one, which agents reach at this address; the address is empty if it is not known.
+    Other(String),
+}
+
+/// A life of an agent that was given out, and the process that asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptLife {
+    /// The number of the agent.
+    pub agent: u64,
+    /// The number of the newest life that was given out.
+    pub life: u64,
+    /// The number that the process drew at its start; 0 if it drew none.
+    pub instance: u64,
 }
 
 /// What a log has to say when it is opened.
@@ -137,6 +212,50 @@ pub enum LogError {
         /// The newest version that is read.
         newest: u32,
     },
+    /// A database cannot be reached, or refused a statement.
+    #[error("{server}: {why}")]
+    Database {
+        /// The address of the server.
+        server: String,
+        /// What it said, or what happened instead of an answer.
+        why: String,
+    },
+    /// A database said something about a commit, so that it may not be replicated. It counts as failed.
+    #[error("{server} did not confirm a commit: {why}")]
+    Unconfirmed {
+        /// The address of the server.
+        server: String,
+        /// What the server said.
+        why: String,
+    },
+    /// A database would confirm what could still be lost.
+    #[error(
+        "{server} does not replicate: {why}. Set up synchronous standbys (docs/guides/fail-over.md), or say \
+         --allow-unreplicated"
+    )]
+    Unreplicated {
+        /// The address of the server.
+        server: String,
+        /// The setting that is too weak.
+        why: String,
+    },
+    /// Rows of a database are not what was written.
+    #[error(
+        "the rows of federation \"{federation}\" are damaged or missing from entry {entry} on: restore the database \
+         from a copy"
+    )]
+    Rows {
+        /// The name of the federation.
+        federation: String,
+        /// The number of the first entry that cannot be read.
+        entry: u64,
+    },
+    /// Another process leads the federation.
+    #[error("another coordinator leads this federation{}", at(leader))]
+    Deposed {
+        /// Where agents reach it; empty if that is not known.
+        leader: String,
+    },
     /// Another process has the log open.
     #[error("{} is in use by another process", path.display())]
     InUse {
@@ -145,7 +264,16 @@ pub enum LogError {
     },
 }
 
+fn at(leader: &str) -> String {
+    if leader.is_empty() { String::new() } else { format!(": it is at {leader}") }
+}
+
 impl LogError {
+    /// Whether another process leads now, so that nothing is wrong with the log itself.
+    pub(crate) const fn is_deposed(&self) -> bool {
+        matches!(self, Self::Deposed { .. })
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { path, error }

@@ -18,8 +18,9 @@ use super::LogError;
 const SEGMENT_MAGIC: &[u8; 8] = b"posselog";
 const SNAPSHOT_MAGIC: &[u8; 8] = b"possesnp";
 const BATCH_MAGIC: [u8; 4] = [0xC5, 0x9E, 0x0B, 0x51];
-/// The format that is written. Version 2 has entries that retract what an agent shared.
-pub(super) const VERSION: u32 = 2;
+/// The format that is written. Version 2 has entries that retract what an agent shared, version 3 entries of deadlines that name
+/// the agents that were away.
+pub(super) const VERSION: u32 = 3;
 /// The oldest format that is read.
 const OLDEST: u32 = 1;
 pub(super) const HEADER: usize = 24;
@@ -202,14 +203,19 @@ fn batch_at(bytes: &[u8], offset: usize) -> Option<Batch<'_>> {
         return None;
     }
     let first = u64::from_le_bytes(head[8..16].try_into().expect("eight bytes"));
+    split(body, word(16).into()).map(|entries| Batch { first, entries, end })
+}
+
+/// The `count` entries that a batch holds, or nothing if that is not what the bytes are.
+pub(super) fn split(body: &[u8], count: u64) -> Option<Vec<&[u8]>> {
     let (mut entries, mut rest) = (Vec::new(), body);
-    for _ in 0..word(16) {
+    for _ in 0..count {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let (entry, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         entries.push(entry);
         rest = after;
     }
-    rest.is_empty().then_some(Batch { first, entries, end })
+    rest.is_empty().then_some(entries)
 }
 
 /// Whether anything that was written whole follows the damage at `offset`.
@@ -247,10 +253,7 @@ pub(super) fn header(first: u64, version: u32) -> [u8; HEADER] {
 pub(super) fn write_batch(bytes: &mut Vec<u8>, first: u64, entries: &[Vec<u8>]) {
     bytes.clear();
     bytes.extend_from_slice(&[0; BATCH_HEADER]);
-    for entry in entries {
-        bytes.extend_from_slice(&(entry.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(entry);
-    }
+    join(bytes, entries);
     let (head, body) = bytes.split_at_mut(BATCH_HEADER);
     head[..4].copy_from_slice(&BATCH_MAGIC);
     head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
@@ -258,6 +261,14 @@ pub(super) fn write_batch(bytes: &mut Vec<u8>, first: u64, entries: &[Vec<u8>]) 
     head[16..20].copy_from_slice(&(entries.len() as u32).to_le_bytes());
     let crc = checksum(&head[4..20], body);
     head[20..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Appends entries to `bytes`, each after its length.
+pub(super) fn join(bytes: &mut Vec<u8>, entries: &[Vec<u8>]) {
+    for entry in entries {
+        bytes.extend_from_slice(&(entry.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(entry);
+    }
 }
 
 fn checksum(head: &[u8], body: &[u8]) -> u32 {
@@ -300,7 +311,7 @@ pub(super) fn mark(entries: u64, epoch: u64) -> [u8; 20] {
     mark
 }
 
-fn read_mark(directory: &Path) -> Option<(u64, u64)> {
+pub(super) fn read_mark(directory: &Path) -> Option<(u64, u64)> {
     let bytes = fs::read(directory.join("mark")).ok()?;
     let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let (entries, epoch) = (number(0)?, number(8)?);

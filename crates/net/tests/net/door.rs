@@ -1,5 +1,7 @@
 //! Limits before trust: what a peer costs before it has proved who it is, and what one peer can take from the others.
 
+use std::task::Poll;
+
 use posse_core::TimeSpan;
 use posse_core::wire::v1::UpFrame;
 use posse_net::coordinator::{Authentication, Limits, Options, Running, ServeConfig, serve};
@@ -39,6 +41,38 @@ async fn who_calls_is_asked_before_the_body_is_read() {
     let refused = in_a_minute(client.client_streaming(body, path, codec)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
     assert_eq!(closed(&running, "unauthenticated"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_agent_has_a_few_calls_open_at_a_time_and_others_have_theirs() {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), talkative()).await;
+    let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    // Calls whose bodies have no end, because nobody drops the senders.
+    let (mut senders, mut calls) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        let (sender, frames) = tokio::sync::mpsc::channel::<UpFrame>(1);
+        senders.push(sender);
+        let mut client = Grpc::new(channel.clone());
+        calls.push(Box::pin(async move {
+            client.ready().await.unwrap();
+            let mut body = Request::new(tokio_stream::wrappers::ReceiverStream::new(frames));
+            body.metadata_mut().insert("posse-agent", "1".parse().unwrap());
+            let codec = tonic_prost::ProstCodec::<UpFrame, ExchangeReply>::default();
+            let path = "/posse.v1.Coordinator/Exchange".parse().unwrap();
+            client.client_streaming(body, path, codec).await.map(drop)
+        }));
+    }
+    // Eight are open when the ninth comes, whichever that is.
+    let first_answer = std::future::poll_fn(|context| {
+        let mut answers = calls.iter_mut().map(|call| call.as_mut().poll(context));
+        answers.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    });
+    let refused = in_a_minute(first_answer).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert!(refused.message().contains("calls of one agent"), "{refused}");
+    in_a_minute(agent(running.address, 2).await.settled()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

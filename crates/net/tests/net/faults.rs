@@ -67,6 +67,12 @@ impl Log for Full {
     fn bytes(&self) -> u64 {
         self.log.bytes()
     }
+    fn keep_beside(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
+        self.log.keep_beside(name, bytes)
+    }
+    fn beside(&mut self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        self.log.beside(name)
+    }
 }
 
 /// A federation to which bad things are done.

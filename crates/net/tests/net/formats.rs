@@ -1,7 +1,8 @@
 //! Files of earlier versions are read, and those of later ones are refused by name.
 //!
-//! `fixtures/format-1` holds what a coordinator and an agent of format 1 left: a log with a saved state and entries
-//! after it, and a state with a journal. Its agent had made 30 observations.
+//! `fixtures/format-1` and `format-2` hold what a coordinator and an agent of these formats left: a log with a saved state and
+//! entries after it, and a state with a journal. Its agent had made 30 observations. In format 2, another agent's part was
+//! retracted before that.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +12,26 @@ use posse_net::{Agent, AgentConfig};
 use crate::silence::copy;
 use crate::support::{config, coordinator, in_a_minute, interact, look, talkative, unsent};
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1").join(name)
+fn fixture(format: u32, name: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    fixtures.join(format!("format-{format}")).join(name)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_states_and_journals_of_format_1_are_read_and_go_on() {
+    are_read_and_go_on(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_states_and_journals_of_format_2_are_read_and_go_on() {
+    are_read_and_go_on(2).await;
+}
+
+async fn are_read_and_go_on(format: u32) {
     let data = tempfile::tempdir().unwrap();
     let log = data.path().join("federations/test");
-    copy(&fixture("log"), &log);
-    copy(&fixture("agent"), &data.path().join("agent"));
+    copy(&fixture(format, "log"), &log);
+    copy(&fixture(format, "agent"), &data.path().join("agent"));
     let before = read(&log).unwrap();
     assert!(before.state.is_some() && !before.entries.is_empty(), "the fixture has both kinds of files");
     let running = coordinator(data.path(), talkative()).await;
@@ -39,7 +50,7 @@ async fn logs_states_and_journals_of_format_1_are_read_and_go_on() {
     running.abort().await;
     // What was added is in a file of its own, and both are sound together.
     let after = read(&log).unwrap();
-    assert_eq!(after.segments.iter().map(|own| own.version).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(after.segments.iter().map(|own| own.version).collect::<Vec<_>>(), [format, 3]);
     assert_eq!(after.entries[..before.entries.len()], before.entries[..]);
     verify::<LogError>(&log, |_, _| Ok(())).unwrap();
 }
@@ -69,7 +80,7 @@ async fn files_of_a_later_version_are_refused_by_name_and_left_as_they_are() {
     let data = tempfile::tempdir().unwrap();
     for name in ["log", "agent"] {
         let place = data.path().join(name);
-        copy(&fixture(name), &place);
+        copy(&fixture(2, name), &place);
         from_the_future(&place);
         let sizes = || {
             let files = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap());

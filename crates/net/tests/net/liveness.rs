@@ -30,6 +30,9 @@ const DIMENSION: usize = 32;
 /// Observations that can be told apart: 26 digits to base 4 fit a float without rounding.
 const MOST: usize = 26 * DIMENSION;
 const DAY: u64 = 86_400_000_000;
+/// How long a round waits. Nobody waits for it here: the coordinator's clock is put forward by as much now and then. A
+/// machine that is merely slow does not let it pass.
+const DEADLINE: TimeSpan = TimeSpan::from_secs(10);
 
 /// An observation that an agent has taken.
 #[derive(Clone, Debug)]
@@ -326,6 +329,9 @@ impl World {
             }
             self.note_confirmed();
             self.fault(&mut random).await;
+            if random.uniform() < 0.5 {
+                self.clock.fetch_add(DEADLINE.as_micros(), Ordering::SeqCst);
+            }
         }
     }
 
@@ -344,27 +350,34 @@ impl World {
             let _ = self.federation().pardon(AgentId(agent as u64)).await;
         }
         for agent in 0..AGENTS {
-            let own = self.seats[agent].running[0].agent.clone();
             let _ = self.federation().pardon(AgentId(agent as u64)).await;
-            self.heard_again(&own).await;
+            self.heard_again(agent).await;
         }
     }
 
-    async fn heard_again(&self, agent: &Agent) {
-        let seed = self.seed;
+    /// Waits until the coordinator has answered everything that an agent said, and gives it a new life when its health asks
+    /// for one.
+    async fn heard_again(&self, agent: usize) {
+        let (seed, seat) = (self.seed, &self.seats[agent]);
+        let own = &seat.running[0].agent;
         let heard = async {
             // Once for what was done to it, once more if what it was told came before it asked again.
             for _ in 0..3 {
                 tokio::select! {
-                    () = agent.settled() => return,
-                    () = agent.until(|status| status.superseded.is_some()) => {}
+                    () = own.settled() => return,
+                    () = own.until(|status| status.superseded.is_some()) => {}
                 }
-                agent.take_new_life();
+                let why = own.status().superseded;
+                assert!(
+                    seat.may_begin_anew,
+                    "FAULT_SEED={seed}: {own:?} was superseded without need: {why:?}"
+                );
+                own.take_new_life();
             }
-            panic!("FAULT_SEED={seed}: superseded again and again: {:?}", agent.status());
+            panic!("FAULT_SEED={seed}: superseded again and again: {:?}", own.status());
         };
         let bounded = tokio::time::timeout(Duration::from_secs(60), heard).await;
-        assert!(bounded.is_ok(), "FAULT_SEED={seed}: never heard again: {:?}", agent.status());
+        assert!(bounded.is_ok(), "FAULT_SEED={seed}: never heard again: {:?}", own.status());
     }
 
     /// What the coordinator holds.
@@ -395,6 +408,11 @@ impl World {
 
     /// Every agent's next upload is taken, after a few observations at most: what misses the deadline of a round waits for
     /// the next one.
+    ///
+    /// Health may ask for a new life only now. An agent is settled until it hears otherwise, and what was done to it last is still
+    /// on its way: an eviction cuts its link, which it notices later; and a clone that was stopped may have joined with its
+    /// last breath, which takes the agent's place although nobody is there any more. So the first observation may be refused, or
+    /// end with the life that made it, but not without a reason (`may_begin_anew`), and not for long.
     async fn all_are_heard(&mut self) {
         let seed = self.seed;
         for agent in 0..AGENTS {
@@ -402,15 +420,13 @@ impl World {
             let own = self.seats[agent].running[0].agent.clone();
             let heard = async {
                 for _ in 0..5 {
-                    let made = self.made.len();
                     self.interact(agent, 0);
-                    assert_eq!(self.made.len(), made + 1, "FAULT_SEED={seed}: agent {agent} takes no reward");
-                    own.settled().await;
+                    self.heard_again(agent).await;
                     while self.state().await.collecting {
                         tokio::task::yield_now().await;
                     }
-                    own.settled().await;
-                    if self.counts().await[first] > 0 {
+                    self.heard_again(agent).await;
+                    if self.counts().await[first..].iter().any(|count| *count > 0) {
                         return true;
                     }
                 }
@@ -421,8 +437,8 @@ impl World {
                 || format!("FAULT_SEED={seed}: agent {agent} is not heard ({heard:?}): {:?}", own.status());
             assert_eq!(heard, Ok(true), "{}", why());
         }
-        for seat in &self.seats {
-            in_a_minute(seat.running[0].agent.settled()).await;
+        for agent in 0..AGENTS {
+            self.heard_again(agent).await;
         }
     }
 
@@ -465,7 +481,7 @@ async fn lives_on(federation: FederationConfig, seed: u64) {
 fn recognisable(algorithm: Algorithm) -> FederationConfig {
     FederationConfig {
         resend_after: TimeSpan::from_millis(50),
-        deadline: TimeSpan::from_millis(100),
+        deadline: DEADLINE,
         ..FederationConfig::new("test", algorithm, DIMENSION as u64)
     }
 }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use posse_core::wire::v1;
 use posse_core::{Algorithm, SyncLinUcb, Threshold};
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::FederationConfig;
 use posse_net::log::{FileLog, Log, LogError, Replay};
+use prost::Message;
 use serde_json::Value;
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
@@ -54,10 +56,28 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
             agent.settled().await;
         }
     }
-    let (status, text) = call(admin, "GET", "/metrics", "").await;
+    // Metrics of a moment at which no round is open.
+    let rounds = async || {
+        let view = running.federations[0].look().await.unwrap();
+        let state = v1::CoordinatorState::decode(&*view.state).expect("its own state");
+        (!state.collecting).then_some(view.version)
+    };
+    let (rounds, (status, text)) = in_a_minute(async {
+        loop {
+            let before = rounds().await;
+            let answer = call(admin, "GET", "/metrics", "").await;
+            if let (Some(before), Some(after)) = (before, rounds().await)
+                && before == after
+            {
+                break (before as f64, answer);
+            }
+        }
+    })
+    .await;
     assert_eq!(status, 200);
     let moved = [
         "posse_agents_connected",
+        "posse_leads",
         "posse_uploads_total",
         "posse_downloads_total",
         "posse_frame_bytes_total",
@@ -84,7 +104,6 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
     assert!(names.iter().all(|name| tested(name)), "{names:?}");
     assert_eq!(value(&text, "posse_agents_connected"), 2.0);
     // Each round is measured once, not once an agent.
-    let rounds = running.federations[0].look().await.unwrap().version as f64;
     assert_eq!(value(&text, "posse_round_seconds_count"), rounds);
     assert!(text.ends_with("# EOF\n"));
 }
@@ -154,6 +173,12 @@ impl Log for Failing {
     }
     fn bytes(&self) -> u64 {
         self.log.bytes()
+    }
+    fn keep_beside(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
+        self.log.keep_beside(name, bytes)
+    }
+    fn beside(&mut self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        self.log.beside(name)
     }
 }
 

@@ -1,13 +1,15 @@
 //! Leases: rounds do not wait for agents that are away, and an agent that comes back has lost nothing.
 
 use posse_core::wire::v1;
-use posse_core::{Algorithm, SyncLinUcb, Threshold, TimeSpan};
+use posse_core::{Algorithm, Arms, FedGlbUcb, RoundConfig, SyncLinUcb, Threshold, TimeSpan, UserId};
 use posse_net::coordinator::Running;
-use posse_net::federation::FederationConfig;
+use posse_net::federation::{FederationConfig, FederationView};
 use posse_net::{Agent, AgentConfig};
 use prost::Message;
 
-use crate::support::{agent, config, coordinator, federation, in_a_minute, interact, look, unsent};
+use crate::support::{
+    DIMENSION, agent, config, coordinator, federation, in_a_minute, interact, look, unsent,
+};
 
 /// Rounds that would wait for an hour, and leases of a moment.
 fn patient() -> FederationConfig {
@@ -16,6 +18,18 @@ fn patient() -> FederationConfig {
         deadline: TimeSpan::from_secs(3600),
         lease: TimeSpan::from_millis(50),
         ..federation(Algorithm::SyncLinUcb(rounds))
+    }
+}
+
+/// What a coordinator of gradient rounds holds when all agents are gone and no round is open.
+async fn idle(running: &Running) -> FederationView {
+    loop {
+        let held = look(running).await;
+        let is_open = v1::GlmCoordinatorState::decode(&*held.state).unwrap().open;
+        if running.federations[0].standing().connected == 0 && !is_open {
+            return held;
+        }
+        tokio::task::yield_now().await;
     }
 }
 
@@ -76,6 +90,37 @@ async fn rounds_do_not_wait_for_an_agent_beyond_its_lease_and_its_life_goes_on_w
     .await;
     running.abort().await;
     let running = coordinator(data.path(), patient()).await;
+    assert_eq!(look(&running).await.state, held.state);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_are_away_do_not_count_for_a_quorum_and_a_replay_knows_who_was() {
+    let data = tempfile::tempdir().unwrap();
+    let rounds = RoundConfig { quorum: 0.9, ..RoundConfig::default() };
+    let rounds = FedGlbUcb { round_threshold: Threshold(0.0), rounds, ..FedGlbUcb::default() };
+    let patient = FederationConfig { algorithm: Algorithm::FedGlbUcb(rounds), ..patient() };
+    let running = coordinator(data.path(), patient.clone()).await;
+    let gone = [agent(running.address, 1).await, agent(running.address, 2).await];
+    let stays = agent(running.address, 3).await;
+    for agent in gone.iter().chain([&stays]) {
+        in_a_minute(agent.settled()).await;
+    }
+    for agent in gone {
+        agent.close().await.unwrap();
+    }
+    let arms = Arms::from_rows(DIMENSION, &[[0.5; DIMENSION]]).unwrap();
+    in_a_minute(async {
+        while look(&running).await.observations < 3 {
+            let chosen = stays.choose(UserId(0), &arms).unwrap();
+            stays.reward(chosen.id, 1.0).unwrap();
+            stays.settled().await;
+        }
+    })
+    .await;
+    stays.close().await.unwrap();
+    let held = in_a_minute(idle(&running)).await;
+    running.abort().await;
+    let running = coordinator(data.path(), patient).await;
     assert_eq!(look(&running).await.state, held.state);
 }
 

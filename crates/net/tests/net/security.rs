@@ -19,7 +19,7 @@ use crate::support::{DIMENSION, in_a_minute, look, talkative};
 struct Guarded {
     running: Running,
     tokens: Tokens,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 /// A coordinator of two federations that asks for tokens.
@@ -28,14 +28,14 @@ async fn guarded(federation: FederationConfig) -> Guarded {
     let other = FederationConfig { name: "other".into(), ..federation.clone() };
     let config = ServeConfig {
         authentication: Authentication::Token,
-        limits: Limits { patience: TimeSpan::from_secs(1), frames_per_second: 50, ..Limits::default() },
+        limits: Limits { frames_per_second: 50, ..Limits::default() },
         ..ServeConfig::on_loopback(data.path(), vec![federation, other])
     };
     let tokens = Tokens::open(&config.token_file()).unwrap();
     // There must be a file before the coordinator looks.
     tokens.create(AgentId(99), vec!["other".into()]).unwrap();
     let running = serve(config, Options::default()).await.unwrap();
-    Guarded { running, tokens, _data: data }
+    Guarded { running, tokens, data }
 }
 
 async fn client(running: &Running) -> CoordinatorClient<Channel> {
@@ -143,12 +143,15 @@ async fn only_a_valid_token_of_the_federation_opens_the_door() {
 
 /// A coordinator that believes its agents, to test what comes after the door.
 async fn open(federation: FederationConfig) -> Guarded {
+    open_with(federation, Limits { frames_per_second: 50, ..Limits::default() }).await
+}
+
+async fn open_with(federation: FederationConfig, limits: Limits) -> Guarded {
     let data = tempfile::tempdir().unwrap();
-    let limits = Limits { patience: TimeSpan::from_secs(1), frames_per_second: 50, ..Limits::default() };
     let config = ServeConfig { limits, ..ServeConfig::on_loopback(data.path(), vec![federation]) };
     let tokens = Tokens::open(&config.token_file()).unwrap();
     let running = serve(config, Options::default()).await.unwrap();
-    Guarded { running, tokens, _data: data }
+    Guarded { running, tokens, data }
 }
 
 async fn say(
@@ -246,11 +249,21 @@ async fn an_agent_that_is_refused_again_and_again_is_quarantined() {
     assert_eq!((counted(&open.running, "dimension"), counted(&open.running, "quarantined")), (3, 1));
     let text = open.running.metrics.text();
     assert!(text.contains("posse_agents_quarantined{federation=\"test\"} 1"), "{text}");
+    let known = &open.running.federations[0].agents().await[0];
+    assert!(known.quarantined_for > Some(0) && known.refused["dimension"] == 3, "{known:?}");
+    // An operator can hear it again at once.
+    assert_eq!(open.running.federations[0].pardon(AgentId(4)).await, Ok(true));
+    assert_eq!(open.running.federations[0].pardon(AgentId(4)).await, Ok(false), "it is in none any more");
+    say(&mut client, upload(1, evidence(DIMENSION, 0.5)).to_wire()).await.unwrap();
+    assert_eq!(look(&open.running).await.observations, 1);
+    let audit = std::fs::read_to_string(open.data.path().join("federations/test/audit.jsonl")).unwrap();
+    assert!(audit.contains("quarantined") && audit.contains("pardoned"), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_frames_are_refused() {
-    let open = open(talkative()).await;
+    // So few that a slow machine sends more, too.
+    let open = open_with(talkative(), Limits { frames_per_second: 1, ..Limits::default() }).await;
     let mut client = client(&open.running).await;
     let mut refused = None;
     for _ in 0..10_000 {
@@ -386,7 +399,8 @@ impl tonic::codec::Decoder for Plain {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_says_nothing_is_closed() {
-    let open = open(talkative()).await;
+    let impatient = Limits { patience: TimeSpan::from_secs(1), ..Limits::default() };
+    let open = open_with(talkative(), impatient).await;
     let (preface, settings) = (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], [0, 0, 0, 4, 0, 0, 0, 0, 0]);
     // Nothing, half a greeting, a greeting, one without a question, and half a question.
     let greeted = [preface, &settings[..]].concat();
@@ -404,8 +418,9 @@ async fn a_connection_that_says_nothing_is_closed() {
         }
     }
     assert_eq!(look(&open.running).await.observations, 0);
-    let mut client = client(&open.running).await;
-    assert!(say(&mut client, hello().to_wire()).await.is_ok());
+    // Whoever speaks is heard; a machine that is slow may need more than one connection for it.
+    in_a_minute(async { while say(&mut client(&open.running).await, hello().to_wire()).await.is_err() {} })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,11 @@
 //! TLS: certificates on the coordinator's side, and on the agents' where they are asked for.
 
-use posse_net::agent::AgentTls;
+use posse_net::agent::{AgentError, AgentTls, Carriage};
 use posse_net::coordinator::{Options, Running, ServeConfig, TlsFiles, serve};
 use posse_net::{Agent, AgentConfig};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tokio::time::timeout;
 
-use crate::support::{config, interact, talkative};
+use crate::support::{config, in_a_minute, interact, talkative};
 
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -52,15 +51,27 @@ fn agent_config(running: &Running, tls: AgentTls) -> AgentConfig {
     AgentConfig { coordinator, tls, ..config(running.address, 2) }
 }
 
-/// Whether an agent gets an answer; it would try for ever.
-async fn gets_in(config: AgentConfig) -> bool {
-    match timeout(std::time::Duration::from_secs(2), Agent::start(config)).await {
-        Ok(Ok(agent)) => {
-            interact(&agent, 0);
-            agent.settled().await;
-            true
-        }
-        Ok(Err(_)) | Err(_) => false,
+/// A state with which an agent starts at once, answer or not. One with `config` must be let in.
+async fn member(config: AgentConfig) -> tempfile::TempDir {
+    let state = tempfile::tempdir().unwrap();
+    let carriage = Carriage::ByHand;
+    let settings = AgentConfig { state: Some(state.path().into()), carriage, ..config };
+    in_a_minute(Agent::start(settings)).await.unwrap().close().await.unwrap();
+    state
+}
+
+/// Whether an agent gets an answer when it calls once.
+async fn gets_in(config: AgentConfig, state: &tempfile::TempDir) -> bool {
+    let carriage = Carriage::ByHand;
+    let settings = AgentConfig { state: Some(state.path().into()), carriage, ..config };
+    let agent = Agent::start(settings).await.unwrap();
+    let answered = agent.exchange().await;
+    agent.close().await.unwrap();
+    match answered {
+        Ok(_) => true,
+        // The connection failed; the coordinator itself names its reasons.
+        Err(AgentError::Unreachable(_) | AgentError::Refused { reason: None, .. }) => false,
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -73,10 +84,12 @@ async fn agents_speak_over_tls_with_whom_they_trust() {
         authority: Some(authority.pem().into_bytes()),
         ..AgentTls::default()
     };
-    assert!(gets_in(agent_config(&running, trusting(&authority))).await);
-    assert!(!gets_in(agent_config(&running, trusting(&stranger))).await);
+    let state = member(agent_config(&running, trusting(&authority))).await;
+    assert!(gets_in(agent_config(&running, trusting(&authority)), &state).await);
+    assert!(!gets_in(agent_config(&running, trusting(&stranger)), &state).await);
     // Without TLS nothing is understood.
-    assert!(!gets_in(config(running.address, 2)).await);
+    assert!(!gets_in(config(running.address, 2), &state).await);
+    assert!(gets_in(agent_config(&running, trusting(&authority)), &state).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,9 +102,10 @@ async fn mutual_tls_asks_agents_for_a_certificate() {
         identity: identity.map(|(certificate, key)| (certificate.into_bytes(), key.into_bytes())),
         name: None,
     };
-    assert!(gets_in(agent_config(&running, with(Some(authority.vouch("agent"))))).await);
-    assert!(!gets_in(agent_config(&running, with(None))).await);
-    assert!(!gets_in(agent_config(&running, with(Some(stranger.vouch("agent"))))).await);
+    let state = member(agent_config(&running, with(Some(authority.vouch("agent"))))).await;
+    assert!(gets_in(agent_config(&running, with(Some(authority.vouch("agent")))), &state).await);
+    assert!(!gets_in(agent_config(&running, with(None)), &state).await);
+    assert!(!gets_in(agent_config(&running, with(Some(stranger.vouch("agent")))), &state).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,18 +125,21 @@ async fn certificates_are_replaced_while_the_coordinator_runs_and_broken_ones_ar
     let linked = Agent::start(agent_config(&running, trusting(&before))).await.unwrap();
     interact(&linked, 0);
     linked.settled().await;
+    let state = member(AgentConfig { agent: Some(3), ..agent_config(&running, trusting(&before)) }).await;
+    let third = |authority| AgentConfig { agent: Some(3), ..agent_config(&running, trusting(authority)) };
     write("certificate.pem", "this is no certificate");
     running.reload().await;
-    assert!(gets_in(agent_config(&running, trusting(&before))).await, "the old one stays");
+    assert!(gets_in(third(&before), &state).await, "the old one stays");
     let (certificate, key) = after.vouch("localhost");
     write("certificate.pem", &certificate);
     // The key is still the old one: together they cannot be used.
     running.reload().await;
-    assert!(gets_in(agent_config(&running, trusting(&before))).await);
+    assert!(gets_in(third(&before), &state).await);
     write("key.pem", &key);
     running.reload().await;
-    assert!(gets_in(AgentConfig { agent: Some(3), ..agent_config(&running, trusting(&after)) }).await);
-    assert!(!gets_in(AgentConfig { agent: Some(4), ..agent_config(&running, trusting(&before)) }).await);
+    assert!(gets_in(third(&after), &state).await);
+    assert!(!gets_in(third(&before), &state).await);
+    assert_eq!(linked.status().trouble, None, "links that are open stay");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +152,7 @@ async fn a_certificate_that_names_an_agent_speaks_for_no_other() {
         let identity = Some((certificate.into_bytes(), key.into_bytes()));
         AgentTls { authority: Some(authority.pem().into_bytes()), identity, name: None }
     };
-    assert!(gets_in(agent_config(&running, with("agent-2"))).await);
+    member(agent_config(&running, with("agent-2"))).await;
     let refused = Agent::start(agent_config(&running, with("agent-22"))).await.unwrap_err().to_string();
     assert!(refused.contains("is for agent 22, not for agent 2"), "{refused}");
 }

@@ -9,7 +9,7 @@ use posse_net::coordinator::{Options, ServeConfig, serve};
 use posse_net::{Agent, AgentConfig, Tracer};
 use serde_json::Value;
 
-use crate::support::{config, in_a_minute, interact, talkative};
+use crate::support::{config, in_a_minute, interact, look, talkative};
 
 /// A collector that takes everything and shows the documents that it was sent.
 fn collector() -> (SocketAddr, Receiver<Value>) {
@@ -32,10 +32,11 @@ fn collector() -> (SocketAddr, Receiver<Value>) {
                     break body.to_owned();
                 }
             };
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+            // Whoever hears the answer can read the document.
             if documents.send(serde_json::from_str(&body).unwrap()).is_err() {
                 return;
             }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
         }
     });
     (address, taken)
@@ -70,6 +71,8 @@ async fn an_upload_is_one_trace_from_the_agent_to_the_disk() {
         interact(&agent, step);
         in_a_minute(agent.settled()).await;
     }
+    // The coordinator answers first and traces then; it looks after both.
+    look(&running).await;
     tokio::task::spawn_blocking(move || {
         of_coordinator.flush();
         of_agent.flush();

@@ -21,6 +21,10 @@ const START: Tick = Tick(1_000_000_000_000_000);
 /// The life of every agent: without faults, no agent begins a second one.
 const LIFE: Incarnation = Incarnation(1);
 
+/// How many agents stay awake: those that acted lately keep their models, the others derive them again when they act.
+/// A model of 25 features takes four kilobytes, so these take 64 MB.
+pub(super) const AWAKE: usize = 1 << 14;
+
 struct Ideal {
     population: Population,
     coordinator: Box<dyn Coordinator>,
@@ -30,8 +34,30 @@ struct Ideal {
     /// Whether each agent has joined the coordinator yet.
     joined: Vec<bool>,
     letters: VecDeque<Letter>,
+    awake: Awake,
     now: Tick,
     tally: Tally,
+}
+
+/// The agents that acted lately, in the order in which they woke up.
+struct Awake {
+    most: usize,
+    order: VecDeque<AgentId>,
+    /// Whether each agent is in `order`.
+    is: Vec<bool>,
+}
+
+impl Awake {
+    /// Takes in that an agent acted. Returns the agent that is to rest instead, if there are too many.
+    fn acted(&mut self, agent: AgentId) -> Option<AgentId> {
+        if std::mem::replace(&mut self.is[agent.0 as usize], true) {
+            return None;
+        }
+        self.order.push_back(agent);
+        let tired = (self.order.len() > self.most).then(|| self.order.pop_front())??;
+        self.is[tired.0 as usize] = false;
+        Some(tired)
+    }
 }
 
 /// A message over a link of some level, counted from 0 at the root, from or to the child at its lower end. The
@@ -45,6 +71,7 @@ pub(super) fn run(
     config: &RunConfig,
     mut cast: Cast,
     observer: &mut dyn Observer,
+    awake: usize,
 ) -> Result<Tally, RunError> {
     let count = usize::try_from(config.agents).expect("agents fit in memory");
     let mut ideal = Ideal {
@@ -54,6 +81,7 @@ pub(super) fn run(
         agents: std::iter::repeat_with(|| None).take(count).collect(),
         joined: vec![false; count],
         letters: VecDeque::new(),
+        awake: Awake { most: awake, order: VecDeque::new(), is: vec![false; count] },
         now: START,
         tally: Tally { agents: config.agents, ..Tally::default() },
     };
@@ -91,6 +119,11 @@ pub(super) fn run(
             ideal.tally.agents_seen += 1;
         }
         ideal.interact(step, learner, &offer, observer)?;
+        if let Some(tired) = ideal.awake.acted(learner)
+            && let Some(machine) = &mut ideal.agents[tired.0 as usize]
+        {
+            machine.rest();
+        }
         let mut tally = std::mem::take(&mut ideal.tally);
         gauge.look_if_due(&mut tally, &ideal, &*cast.world);
         ideal.tally = tally;
@@ -192,6 +225,7 @@ impl Ideal {
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
         let average_mean = offer.average_mean();
         self.tally.chose(regret, average_mean);
+        self.population.count_honest(&mut self.tally, offer.agent, regret);
         self.tally.reward += reward;
         observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret, average_mean }, self);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");

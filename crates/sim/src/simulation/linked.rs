@@ -325,6 +325,7 @@ impl Linked {
         let (reward, regret) = (offer.reward(arm), offer.regret(arm));
         let average_mean = offer.average_mean();
         self.tally.chose(regret, average_mean);
+        self.population.count_honest(&mut self.tally, agent, regret);
         observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
         let features = offer.arms.row(arm).to_vec();
         let after = self.config.network.reward_delay;

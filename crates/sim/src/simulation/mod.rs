@@ -7,11 +7,12 @@ mod queue;
 
 use posse_core::{
     Algorithm, ConfigError, Federation, InputError, JoinPolicy, Levels, Placement, ProtocolError, Relay,
-    Seed, Shape,
+    Seed, Shape, Sharing,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::adversary::AdversaryConfig;
 use crate::network::{FaultConfig, NetworkConfig};
 use crate::observer::Observer;
 use crate::tally::Tally;
@@ -37,6 +38,9 @@ pub struct RunConfig {
     pub network: NetworkConfig,
     /// What goes wrong with machines.
     pub faults: FaultConfig,
+    /// Which agents lie, and how.
+    #[serde(default, skip_serializing_if = "AdversaryConfig::is_empty")]
+    pub adversaries: AdversaryConfig,
     /// Relays between agents and the coordinator.
     // Left out without relays, so that cells of experiments without them keep their ids.
     #[serde(default, skip_serializing_if = "TopologyConfig::is_flat")]
@@ -79,6 +83,24 @@ fn report(tally: &Tally, observer: &mut dyn Observer) -> Result<(), RunError> {
 }
 
 impl RunConfig {
+    /// A run with seed 0 in which agents take turns at random, messages are never lost, no machine fails and no
+    /// agent lies. Change the fields that should differ: `RunConfig { seed, ..RunConfig::new(…) }`.
+    #[must_use]
+    pub fn new(world: WorldConfig, agents: u64, horizon: u64, algorithm: Algorithm) -> Self {
+        Self {
+            seed: Seed(0),
+            agents,
+            horizon,
+            world,
+            arrival: ArrivalConfig::Uniform,
+            network: NetworkConfig::default(),
+            faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
+            topology: TopologyConfig::default(),
+            algorithm,
+        }
+    }
+
     /// Checks every setting without running anything.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.prepare().map(drop)
@@ -100,7 +122,7 @@ impl RunConfig {
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
         if self.network.is_ideal() && self.faults.is_empty() && !self.topology.has_trouble() {
-            ideal::run(self, cast, observer)
+            ideal::run(self, cast, observer, ideal::AWAKE)
         } else {
             linked::run(self, cast, observer, false)
         }
@@ -111,6 +133,13 @@ impl RunConfig {
     #[doc(hidden)]
     pub fn run_with_planted_bug(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         linked::run(self, self.prepare()?, observer, true)
+    }
+
+    /// Runs with only so many agents awake at a time. Tests use it to show that resting changes no bit; it is no part of the
+    /// interface.
+    #[doc(hidden)]
+    pub fn run_with_awake(&self, awake: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        ideal::run(self, self.prepare()?, observer, awake)
     }
 
     fn prepare(&self) -> Result<Cast, ConfigError> {
@@ -129,6 +158,13 @@ impl RunConfig {
         let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
         self.network.check()?;
         self.faults.check()?;
+        self.adversaries.check(self.agents)?;
+        let plain = self.algorithm.sharing() == Sharing::Uploads && !self.algorithm.takes_local_features();
+        if !self.adversaries.is_empty() && !plain {
+            let allowed =
+                "[adversaries] needs an algorithm whose agents upload evidence, such as exchange-lin-ucb";
+            return Err(ConfigError::new("name", self.algorithm.name(), allowed));
+        }
         let shapes = || (0..self.agents).map(|agent| world.shape(posse_core::AgentId(agent)));
         let first = world.shape(posse_core::AgentId(0));
         self.algorithm.check(first)?;
@@ -168,7 +204,7 @@ impl RunConfig {
 
     fn population(&self, cast: &Cast) -> Population {
         let of_agents = cast.levels.algorithm(cast.levels.depth() - 1).clone();
-        Population::new(of_agents, self.federation())
+        Population::new(of_agents, self.federation(), &self.adversaries)
     }
 
     fn joins_at_start(&self) -> bool {

@@ -19,11 +19,39 @@ pub struct Drift {
     /// ≥ 2: steps of one full turn. After a quarter of it nothing learned at the start holds.
     /// Default 10 000.
     pub period: u64,
+    /// How the parameters move along the circle. Default `turn`.
+    pub motion: Motion,
+}
+
+/// How parameters move along their circle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Motion {
+    /// At constant speed, once around in a period.
+    #[default]
+    Turn,
+    /// By a quarter at once, four times in a period, and not at all between.
+    Jumps,
+    /// To a quarter on one side, back, to a quarter on the other and back in a period, as seasons do.
+    Seasons,
+}
+
+impl Drift {
+    /// The angle at a step.
+    fn angle(self, step: u64) -> f64 {
+        let part = (step % self.period) as f64 / self.period as f64;
+        match self.motion {
+            Motion::Turn => TAU * part,
+            Motion::Jumps => TAU * (4.0 * part).floor() / 4.0,
+            Motion::Seasons => TAU / 4.0 * libm::sin(TAU * part),
+        }
+    }
 }
 
 impl Default for Drift {
     fn default() -> Self {
-        Self { period: 10_000 }
+        Self { period: 10_000, motion: Motion::Turn }
     }
 }
 
@@ -34,13 +62,13 @@ impl Drift {
             return Err(ConfigError::new("period", self.period, "at least 2"));
         }
         let circles = BTreeMap::new();
-        Ok(Box::new(Drifting { world, period: self.period, domain: seed.domain("drift"), circles }))
+        Ok(Box::new(Drifting { world, drift: self, domain: seed.domain("drift"), circles }))
     }
 }
 
 struct Drifting {
     world: Box<dyn World>,
-    period: u64,
+    drift: Drift,
     domain: Domain,
     /// Where the parameters of agents met so far move.
     circles: BTreeMap<AgentId, Circle>,
@@ -106,7 +134,7 @@ impl World for Drifting {
             let theta = world.parameters(agent).expect("only linear worlds are made to drift");
             Circle::new(theta, world.shape(agent), agent, domain)
         });
-        let theta = circle.at(TAU * ((step % self.period) as f64 / self.period as f64));
+        let theta = circle.at(self.drift.angle(step));
         for (arm, mean) in offer.means.iter_mut().enumerate() {
             *mean = dot(theta, offer.arms.row(arm));
         }
@@ -171,7 +199,7 @@ mod tests {
     #[test]
     fn means_start_and_return_where_they_stood_and_are_opposite_between() {
         let calm = LinearConfig { arms: 3, noise: 0.0, ..LinearConfig::default() };
-        let adrift = LinearConfig { drift: Some(Drift { period: 100 }), ..calm.clone() };
+        let adrift = LinearConfig { drift: Some(Drift { period: 100, ..Drift::default() }), ..calm.clone() };
         let (mut calm, mut adrift) = (calm.build(Seed(2)).unwrap(), adrift.build(Seed(2)).unwrap());
         assert_eq!(adrift.parameters(AgentId(0)), None);
         for (step, sign) in [(0, 1.0), (50, -1.0), (100, 1.0)] {
@@ -181,6 +209,20 @@ mod tests {
             assert!(then.means.iter().zip(&now.means).all(close));
         }
         assert_ne!(ask(&mut *calm, 0, 25).means, ask(&mut *adrift, 0, 25).means);
+    }
+
+    #[test]
+    fn parameters_jump_or_swing_as_they_are_told() {
+        let angles = |motion, steps: &[u64]| {
+            let drift = Drift { period: 80, motion };
+            steps.iter().map(|step| libm::round(drift.angle(*step) / TAU * 360.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            angles(Motion::Jumps, &[0, 19, 20, 39, 40, 79, 80]),
+            [0.0, 0.0, 90.0, 90.0, 180.0, 270.0, 0.0]
+        );
+        assert_eq!(angles(Motion::Seasons, &[0, 20, 40, 60, 80]), [0.0, 90.0, 0.0, -90.0, 0.0]);
+        assert_eq!(angles(Motion::Turn, &[0, 20, 60]), [0.0, 90.0, 270.0]);
     }
 
     #[test]

@@ -179,7 +179,10 @@ mod tests {
         assert_eq!(refused(LinearConfig { arms: 0, ..good() }), Some("arms"));
         assert_eq!(refused(LinearConfig { noise: -0.1, ..good() }), Some("noise"));
         assert_eq!(refused(LinearConfig { noise: f64::NAN, ..good() }), Some("noise"));
-        assert_eq!(refused(LinearConfig { drift: Some(Drift { period: 0 }), ..good() }), Some("period"));
+        assert_eq!(
+            refused(LinearConfig { drift: Some(Drift { period: 0, ..Drift::default() }), ..good() }),
+            Some("period")
+        );
         let small = LinearConfig { pool: 24, ..good() };
         assert_eq!(refused(small.clone()), None);
         assert_eq!(refused(LinearConfig { form: Form::Authors, ..small }), Some("arms"));

@@ -40,7 +40,7 @@ pub use clustered::{Assignment, ClusteredConfig};
 pub use clustered_arms::{ArmClusters, ClusteredArmsConfig};
 pub use clustered_users::{ClusteredUsersConfig, UserClusters};
 pub use data::{Data, DataName, Loaded};
-pub use drift::Drift;
+pub use drift::{Drift, Motion};
 pub use form::Form;
 pub use glm::GlmWorldConfig;
 pub use heterogeneous::HeterogeneousConfig;
@@ -467,7 +467,7 @@ mod tests {
     /// Every kind of world, also with the options that change how offers are made.
     fn all_worlds() -> Vec<WorldConfig> {
         let noise_shape = NoiseShape { law: NoiseLaw::StudentT, ..NoiseShape::default() };
-        let drift = Some(Drift { period: 50 });
+        let drift = Some(Drift { period: 50, ..Drift::default() });
         let linear = |form| LinearConfig { form, dimension: 6, pool: 40, ..LinearConfig::default() };
         let mixed = |form| HeterogeneousConfig {
             form,

@@ -20,7 +20,7 @@ pub(super) fn dot(x: &[f64], y: &[f64]) -> f64 {
 /// Fills `x` with a standard normal vector of positive length and returns that length.
 pub(super) fn gaussian(x: &mut [f64], stream: &mut Stream) -> f64 {
     loop {
-        x.fill_with(|| stream.normal());
+        stream.fill_normal(x);
         let length = dot(x, x).sqrt();
         // All coordinates may be zero, if only in theory; without coordinates they are.
         if length > 0.0 || x.is_empty() {

@@ -6,8 +6,7 @@ pub(crate) mod dense;
 use posse_core::{
     Algorithm, AsyncLinUcb, Downlink, JoinPolicy, LinUcb, ProtocolConfig, Seed, Threshold, Uplink,
 };
-use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, GlmWorldConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{GlmWorldConfig, LinearConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
 
 /// What happened, as far as oracles compare it.
@@ -48,17 +47,7 @@ impl Log {
 
 /// A small run in the papers' model: uniform arrivals, an ideal network.
 pub(crate) fn small(seed: u64, agents: u64, horizon: u64, algorithm: Algorithm) -> RunConfig {
-    RunConfig {
-        seed: Seed(seed),
-        agents,
-        horizon,
-        world: linear(5, 10),
-        arrival: ArrivalConfig::Uniform,
-        network: NetworkConfig::default(),
-        topology: posse_sim::TopologyConfig::default(),
-        faults: FaultConfig::default(),
-        algorithm,
-    }
+    RunConfig { seed: Seed(seed), ..RunConfig::new(linear(5, 10), agents, horizon, algorithm) }
 }
 
 /// A linear world of `dimension` features and `arms` arms an offer.

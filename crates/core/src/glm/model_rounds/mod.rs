@@ -386,8 +386,10 @@ impl ModelRounds {
         self.go_on(now)
     }
 
-    fn enough(&self, answered: usize) -> bool {
-        answered > 0 && answered as f64 >= self.config.quorum * self.agents.len() as f64
+    /// Whether so many answers are a quorum of the agents that have joined and are not away.
+    fn enough(&self, answered: usize, absent: usize) -> bool {
+        let there = self.agents.len().saturating_sub(absent);
+        answered > 0 && answered as f64 >= self.config.quorum * there as f64
     }
 }
 
@@ -426,13 +428,18 @@ impl Coordinator for ModelRounds {
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
+        self.tick_without(now, &BTreeSet::new())
+    }
+
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Vec<Outgoing> {
         let due = self.deadline().is_some_and(|deadline| deadline <= now);
         let Some(open) = self.open.as_mut().filter(|_| due) else { return Vec::new() };
         let missing = std::mem::take(&mut open.waiting);
+        let absent = missing.intersection(absent).count();
         let answered: BTreeSet<AgentId> =
             open.parts.keys().filter(|agent| !missing.contains(agent)).copied().collect();
         let solving = open.solving.is_some();
-        if !self.enough(answered.len()) {
+        if !self.enough(answered.len(), absent) {
             return self.abort();
         }
         if solving {

@@ -332,11 +332,16 @@ impl Coordinator for NetworkRounds {
     }
 
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
+        self.tick_without(now, &BTreeSet::new())
+    }
+
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Vec<Outgoing> {
         let due = self.deadline().is_some_and(|deadline| deadline <= now);
         let Some(open) = self.open.as_mut().filter(|_| due) else { return Vec::new() };
-        open.waiting.clear();
+        let missing = std::mem::take(&mut open.waiting);
+        let there = self.seats.len().saturating_sub(missing.intersection(absent).count());
         let (answered, quorum) = (open.parts.len() as f64, self.config.rounds.quorum);
-        if open.step == 0 && answered < quorum * self.seats.len() as f64 {
+        if open.step == 0 && answered < quorum * there as f64 {
             return self.abort();
         }
         self.go_on(now)

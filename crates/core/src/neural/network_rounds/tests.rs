@@ -416,6 +416,25 @@ fn with_too_few_answers_a_round_ends_and_nothing_is_lost() {
 }
 
 #[test]
+fn agents_that_are_away_do_not_count_for_the_quorum() {
+    let rounds = crate::RoundConfig {
+        round_deadline: Some(crate::TimeSpan::from_micros(10)),
+        quorum: 0.9,
+        ..Default::default()
+    };
+    let later = NOW.after(crate::TimeSpan::from_micros(10));
+    for (absent, version) in [(vec![1, 2], 1), (vec![2], 0)] {
+        let mut table = Table::new(&FnUcb { rounds: rounds.clone(), ..small() }, 3, 2);
+        table.learn(0);
+        let absent = absent.into_iter().map(AgentId).collect();
+        let outgoing = table.coordinator.tick_without(later, &absent);
+        let answers = table.post(outgoing);
+        table.deliver(answers);
+        assert_eq!((table.coordinator.version.0, table.held()), (version, 1), "{absent:?}");
+    }
+}
+
+#[test]
 fn a_new_life_does_not_answer_for_the_old_one() {
     let mut table = Table::new(&small(), 2, 2);
     table.learn(0);

@@ -1,6 +1,6 @@
 //! How a life ends: the coordinator refuses a message for good, or another process has spoken for the agent.
 
-use posse_core::{Incarnation, ProtocolError, Tick};
+use posse_core::{Epoch, Incarnation, ProtocolError, Tick};
 use prost::Message;
 use tracing::{error, warn};
 
@@ -39,6 +39,17 @@ impl Life {
         }
         self.over = Some("another copy of its state has spoken for this agent");
         Err(ProtocolError::FrameGap { expected: sequence - 1, got: sequence })
+    }
+
+    /// This life has said, in `epoch`, to have received messages up to this number. The coordinator does not send them again, so a
+    /// state that has received less would never hear them: it is an old copy, and this life is over.
+    pub(in crate::agent) fn compare_heard(&mut self, epoch: Epoch, number: u64) -> Result<(), ProtocolError> {
+        let (known, received) = self.endpoint.received();
+        if (epoch, number) <= (known, received) {
+            return Ok(());
+        }
+        self.over = Some("a later copy of its state has heard more than this one");
+        Err(ProtocolError::FrameGap { expected: received, got: number })
     }
 
     /// The next join asks for a new life in place of the one that was superseded.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use posse_core::session::{DownFrame, LogEvent, Step, UpFrame};
-use posse_core::{AgentId, Tick};
+use posse_core::{AgentId, Epoch, Incarnation, Tick};
 use serde_json::json;
 use tonic::Status;
 
@@ -30,28 +30,49 @@ impl Owner {
             // The link ended while this frame waited, so no answer can be sent. The agent sends it again.
             return;
         }
+        if let ReplyTo::Exchange(instance, _) = answer
+            && let Err(refusal) = self.lives.may_speak(agent, instance)
+        {
+            self.refuse(agent, refusal, answer);
+            return;
+        }
         let traced = self.tracer.as_ref().and_then(|_| Tracer::begin(agent, &frame));
-        let judged = self.hear(agent, frame, now);
+        let is_bound = match &answer {
+            ReplyTo::Link(_) => self.links.get(&agent).is_some_and(|link| link.is_bound),
+            ReplyTo::Exchange(instance, _) => instance.is_some(),
+        };
+        let judged = self.hear(agent, frame, is_bound, now);
         // A message that is sent again because its answer was slow is traced once.
         if judged.as_ref().is_ok_and(counts) {
             outcome.traced.extend(traced);
         }
         match (judged, answer) {
             (Ok(step), ReplyTo::Link(_)) => self.follow_frame(step, bytes, outcome),
-            (Ok(step), ReplyTo::Exchange(reply)) => {
+            (Ok(step), ReplyTo::Exchange(_, reply)) => {
                 self.let_go(agent, Status::aborted("this agent came by a call: whoever calls has no link"));
                 self.mailboxes.entry(agent).or_default();
                 self.follow_frame(step, bytes, outcome);
                 outcome.exchanges.push((agent, reply));
             }
-            (Err(refusal), answer) => {
-                self.note_refusal(agent, refusal.reason);
-                match answer {
-                    ReplyTo::Exchange(reply) => drop(reply.send(Err(refusal))),
-                    ReplyTo::Link(_) => self.let_go(agent, refusal.into_status()),
-                }
-            }
+            (Err(refusal), answer) => self.refuse(agent, refusal, answer),
         }
+    }
+
+    /// Counts a refusal and tells the agent; its link ends with it.
+    fn refuse(&mut self, agent: AgentId, refusal: Refusal, answer: ReplyTo) {
+        self.note_refusal(agent, refusal.reason);
+        match answer {
+            ReplyTo::Exchange(_, reply) => drop(reply.send(Err(refusal))),
+            ReplyTo::Link(_) => self.let_go(agent, refusal.into_status()),
+        }
+    }
+
+    /// What the newest life of an agent has said to have received, if that is `life` and anything is known: the epoch, and the
+    /// number of the newest message in it.
+    pub(super) fn last_heard(&self, agent: AgentId, life: Incarnation) -> Option<(Epoch, u64)> {
+        let hub = &self.state.as_ref()?.hub;
+        let received = hub.received_by(agent);
+        (hub.incarnation(agent) == Some(life) && received > 0).then(|| (hub.epoch(), received))
     }
 
     pub(super) fn has_link(&self, agent: AgentId, number: u64) -> bool {
@@ -66,13 +87,14 @@ impl Owner {
         }
     }
 
-    /// Lets the hub judge a frame and apply it.
-    pub(super) fn hear(&mut self, agent: AgentId, frame: UpFrame, now: Tick) -> Result<Step, Refusal> {
+    /// Lets the hub judge a frame and apply it. `is_bound` if the process that sent it has named itself and was told at its join
+    /// what is known of its life.
+    fn hear(&mut self, agent: AgentId, frame: UpFrame, is_bound: bool, now: Tick) -> Result<Step, Refusal> {
         if self.conduct.is_quarantined(agent) {
             return Err(quarantined());
         }
         let Some(state) = &mut self.state else {
-            return Err(Refusal::unavailable(&self.why()));
+            return Err(self.unavailable());
         };
         self.lives.check(&state.hub, agent, frame.incarnation)?;
         let mut charged = 0;
@@ -81,7 +103,9 @@ impl Owner {
             charged = self.credit.spend(&self.config, agent, message, Instant::now())?;
         }
         let cost = frame.cost();
-        let is_late_hello = frame.greeting > 0 && frame.epoch < state.hub.epoch();
+        // A process that was told at its join what this life has heard knows whether it is an old copy. From it, such a hello is
+        // one that was overtaken on its way by those that were sent after it.
+        let is_late_hello = !is_bound && frame.greeting > 0 && frame.epoch < state.hub.epoch();
         let step = state.hub.receive(now, agent, frame);
         if is_late_hello && step.as_ref().is_ok_and(|step| step.frames.iter().all(|(to, _)| *to != agent)) {
             // The hub has nothing to say to it: another process has heard what this epoch began with, and said so. Without an
@@ -115,7 +139,7 @@ impl Owner {
         outcome: &mut Outcome,
     ) {
         let Some(state) = &mut self.state else {
-            drop(reply.send(Err(Refusal::unavailable(&self.why()))));
+            drop(reply.send(Err(self.unavailable())));
             return;
         };
         match state.hub.hear(now, frame) {

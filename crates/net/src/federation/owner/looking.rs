@@ -14,7 +14,7 @@ impl Owner {
     /// Ends an agent's life and tells it so; the answer waits until that is on the disk.
     pub(super) fn evict(&mut self, agent: AgentId, now: Tick, reply: Reply<bool>, outcome: &mut Outcome) {
         let Some(state) = &mut self.state else {
-            let _ = reply.send(Err(Refusal::unavailable(&self.why())));
+            let _ = reply.send(Err(self.unavailable()));
             return;
         };
         let step = state.hub.leave(now, agent);

@@ -4,6 +4,7 @@
 //! go, syncs once, and only then answers. Should the log fail, the hub knows more than the log: it is thrown
 //! away with all answers, and both are opened again. No agent was told anything that is not kept.
 
+mod following;
 mod frames;
 mod keeping;
 mod looking;
@@ -11,7 +12,6 @@ mod presence;
 mod retracting;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tonic::Status;
 
+use self::following::Standby;
 use super::accounts::Accounts;
 use super::conduct::Conduct;
 use super::credit::Credit;
@@ -35,7 +36,7 @@ use super::{
 };
 use crate::audit::Audit;
 use crate::clock::RunningTime;
-use crate::log::{Log, LogError};
+use crate::log::{KeptLife, Log, LogError};
 use crate::metrics::Metrics;
 use crate::trace::{Traced, Tracer};
 
@@ -45,12 +46,15 @@ const BATCH: usize = 4096;
 struct Owner {
     config: Arc<FederationConfig>,
     open: OpenLog,
-    directory: PathBuf,
+    /// Whether other processes may lead the federation, so that this one may have to wait for its turn.
+    shared: bool,
     metrics: Metrics,
     tracer: Option<Tracer>,
     standing: Arc<Mutex<Standing>>,
-    /// `None` while the log cannot be used.
+    /// `None` while the log cannot be used, or while another process leads.
     state: Option<State>,
+    /// What was read of the log by a process that does not lead, or not yet.
+    standby: Option<Standby>,
     links: BTreeMap<AgentId, Attached>,
     /// Where a relay's frames for its parent go.
     parent: Option<mpsc::Sender<UpFrame>>,
@@ -68,6 +72,8 @@ struct Owner {
     /// The log failed: bytes of the batch that it could not keep, and when it is opened again.
     failed: Option<(u64, Instant)>,
     retry: Duration,
+    /// When the lease wants to be renewed; `None` for a log without one.
+    tend: Option<Instant>,
     time: RunningTime,
     up: Cost,
     down: Cost,
@@ -86,6 +92,9 @@ struct Outcome {
     frames: Vec<(AgentId, DownFrame)>,
     exchanges: Vec<(AgentId, Reply<Vec<DownFrame>>)>,
     left: Vec<Reply<()>>,
+    /// Answers to joins, and the lives that they give out, which are kept first.
+    joined: Vec<(Reply<Joined>, Joined)>,
+    lives: BTreeMap<AgentId, KeptLife>,
     /// Frames for a relay's parent, and who brought frames of it.
     up: Vec<UpFrame>,
     heard: Vec<Reply<()>>,
@@ -110,16 +119,17 @@ pub(super) fn spawn(
     queue: mpsc::Receiver<Command>,
 ) -> Result<(), FederationError> {
     let Watching { clock, metrics, tracer } = watching;
-    let Kept { open, directory, audit } = kept;
+    let Kept { open, shared, audit } = kept;
     let mut owner = Owner {
         config,
         open,
-        directory,
+        shared,
         time: RunningTime::new(clock),
         metrics,
         tracer,
         standing,
         state: None,
+        standby: None,
         links: BTreeMap::new(),
         parent: None,
         mailboxes: BTreeMap::new(),
@@ -133,13 +143,19 @@ pub(super) fn spawn(
         audit,
         failed: None,
         retry: RETRY.0,
+        tend: None,
         stopwatch: Stopwatch::default(),
         up: Cost::default(),
         down: Cost::default(),
         downloads: 0,
     };
-    // A log that cannot be used now is the operator's business; later, it is ours to try again.
-    owner.bring_back()?;
+    if shared {
+        // The first look may find that another process leads, or that the database is just being failed over.
+        owner.trouble(Some("its log is being read".into()));
+    } else {
+        // A log that cannot be used now is the operator's business; later, it is ours to try again.
+        owner.bring_back()?;
+    }
     let name = format!("posse-{}", owner.config.name);
     let runtime = Handle::current();
     std::thread::Builder::new()
@@ -152,6 +168,9 @@ pub(super) fn spawn(
 impl Owner {
     fn run(mut self, runtime: &Handle, mut queue: mpsc::Receiver<Command>) {
         let mut batch = Vec::new();
+        if self.shared {
+            self.take(&mut Vec::new());
+        }
         loop {
             let first = match self.patience() {
                 None => runtime.block_on(queue.recv()),
@@ -180,16 +199,20 @@ impl Owner {
 
     /// How long nothing has to be done.
     fn patience(&mut self) -> Option<Duration> {
-        let Some(state) = &self.state else { return Some(self.retry) };
-        let deadline = state.hub.deadline().into_iter().chain(self.presence.next()).min()?;
-        Some(Duration::from_micros(deadline.0.saturating_sub(self.time.now().0).max(1)))
+        let Some(state) = &self.state else { return Some(self.until_next_look()) };
+        let deadline = state.hub.deadline().into_iter().chain(self.presence.next()).min();
+        let now = self.time.now().0;
+        let deadline = deadline.map(|deadline| Duration::from_micros(deadline.0.saturating_sub(now).max(1)));
+        let tend = self.tend.map(|tend| tend.saturating_duration_since(Instant::now()));
+        deadline.into_iter().chain(tend).min()
     }
 
     /// Lets the hub judge a batch of commands, writes what must be kept and answers.
     fn take(&mut self, batch: &mut Vec<Command>) -> Next {
-        if self.state.is_none() && self.failed.is_none_or(|(_, again)| again <= Instant::now()) {
+        if self.state.is_none() && self.until_next_look().is_zero() {
             self.try_again();
         }
+        self.renew_lease();
         let now = self.time.now();
         let mut outcome = Outcome::default();
         let mut next = Next::GoOn;
@@ -207,8 +230,9 @@ impl Owner {
                 other => self.judge(other, now, &mut outcome),
             }
         }
+        self.end_leases(now);
         if let Some(state) = &mut self.state {
-            let step = state.hub.tick(now);
+            let step = state.hub.tick_without(now, |agent| self.presence.is_away(agent));
             self.follow(step, &mut outcome);
         }
         self.stop_waiting_for_absent(now, &mut outcome);
@@ -219,6 +243,9 @@ impl Owner {
         if let Some(reply) = drained {
             self.save();
             self.links.clear();
+            if let Some(state) = &mut self.state {
+                state.log.resign();
+            }
             // The log is closed, and its lock free, before the caller hears of it: it may open it again at once.
             self.state = None;
             let _ = reply.send(());
@@ -230,7 +257,15 @@ impl Owner {
 
     fn judge(&mut self, command: Command, now: Tick, outcome: &mut Outcome) {
         match command {
-            Command::Attach { agent, link } => {
+            Command::Attach { link, .. } if self.standby.is_some() => {
+                link.outbox.end(self.unavailable().into_status());
+            }
+            Command::Attach { agent, instance, link } => {
+                if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                    self.note_refusal(agent, refusal.reason);
+                    link.outbox.end(refusal.into_status());
+                    return;
+                }
                 self.mailboxes.remove(&agent);
                 self.let_go(agent, Status::aborted("another link of this agent took over"));
                 self.links.insert(agent, link);
@@ -249,30 +284,47 @@ impl Owner {
             Command::Refused { agent, reason } => self.note_refusal(agent, reason),
             Command::Join { agent, resumes, process, reply } => {
                 let shut_out = self.conduct.is_quarantined(agent);
+                let before = self.lives.speaker(agent);
                 let life = match &self.state {
-                    None => Err(Refusal::unavailable(&self.why())),
+                    None => Err(self.unavailable()),
                     Some(_) if shut_out => Err(quarantined()),
                     Some(state) => self.lives.join(&state.hub, agent, resumes, &process),
                 };
-                if let Err(refusal) = &life {
-                    self.audit.note(
-                        "join refused",
-                        json!({ "agent": agent.0, "reason": refusal.reason.word(), "why": refusal.message }),
-                    );
-                    self.note_refusal(agent, refusal.reason);
+                let life = match life {
+                    Ok(life) => life,
+                    Err(refusal) => {
+                        if refusal.reason != Reason::Standby {
+                            let why = &refusal.message;
+                            let details =
+                                json!({ "agent": agent.0, "reason": refusal.reason.word(), "why": why });
+                            self.audit.note("join refused", details);
+                        }
+                        self.note_refusal(agent, refusal.reason);
+                        let _ = reply.send(Err(refusal));
+                        return;
+                    }
+                };
+                if before.is_some_and(|before| before != process.instance) {
+                    let lives = if resumes { process.life } else { life };
+                    self.audit.note("took over", json!({ "agent": agent.0, "life": lives.0 }));
                 }
-                let joined = life.map(|life| {
-                    // From here on this process speaks. What the one before it still sends would come between the last word
-                    // that this one is told and its hello.
-                    self.let_go(agent, Status::aborted("this agent has joined again"));
-                    let last_word = self.last_words.of(agent, process.life).filter(|_| resumes);
-                    Joined { life, last_word }
-                });
-                let _ = reply.send(joined);
+                // From here on this process speaks. What the one before it still sends would come between the last word
+                // that this one is told and its hello.
+                self.let_go(agent, Status::aborted("this agent has joined again"));
+                // The same holds for what waits for it.
+                self.mailboxes.remove(&agent);
+                let last_word = self.last_words.of(agent, process.life).filter(|_| resumes);
+                let last_heard = self.last_heard(agent, process.life).filter(|_| resumes);
+                outcome.lives.insert(agent, self.lives.to_keep(agent));
+                outcome.joined.push((reply, Joined { life, last_word, last_heard }));
             }
-            Command::Leave { agent, reply } => match &mut self.state {
-                None => drop(reply.send(Err(Refusal::unavailable(&self.why())))),
+            Command::Leave { agent, instance, reply } => match &mut self.state {
+                None => drop(reply.send(Err(self.unavailable()))),
                 Some(state) => {
+                    if let Err(refusal) = self.lives.may_speak(agent, instance) {
+                        let _ = reply.send(Err(refusal));
+                        return;
+                    }
                     let step = state.hub.leave(now, agent);
                     self.follow(step, outcome);
                     outcome.left.push(reply);

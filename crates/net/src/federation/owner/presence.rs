@@ -46,8 +46,8 @@ impl Owner {
         self.audit.note("there again", json!({ "agent": agent.0 }));
     }
 
-    /// Ends leases that are over, and rounds that wait only for agents without one.
-    pub(super) fn stop_waiting_for_absent(&mut self, now: Tick, outcome: &mut Outcome) {
+    /// Ends leases that are over.
+    pub(super) fn end_leases(&mut self, now: Tick) {
         let lost = self.presence.expire(now);
         if !lost.is_empty() {
             let named: Vec<u64> = lost.iter().take(NAMED).map(|agent| agent.0).collect();
@@ -57,6 +57,10 @@ impl Owner {
                 self.audit.note("lost contact", json!({ "agent": agent.0 }));
             }
         }
+    }
+
+    /// Ends rounds that wait only for agents without a lease.
+    pub(super) fn stop_waiting_for_absent(&mut self, now: Tick, outcome: &mut Outcome) {
         for _ in 0..EARLY {
             let Some(state) = &mut self.state else { return };
             let waits = state.hub.coordinator().waits_for();

@@ -14,7 +14,7 @@ impl Owner {
     /// Takes out what an agent has shared, ends its life and begins a new epoch. An error means that nothing has
     /// changed, unless the log cannot be written any more.
     pub(super) fn retract(&mut self, agent: AgentId, now: Tick) -> Result<Option<Retraction>, Refusal> {
-        let Some(state) = &mut self.state else { return Err(Refusal::unavailable(&self.why())) };
+        let Some(state) = &mut self.state else { return Err(self.unavailable()) };
         if state.hub.last_incarnation(agent).is_none() {
             return Ok(None);
         }
@@ -71,6 +71,6 @@ impl Owner {
 
     fn fail_to_keep(&mut self, error: &LogError, entries: Vec<Vec<u8>>) -> Refusal {
         self.lose(error, Outcome { entries, ..Outcome::default() });
-        Refusal::unavailable(&self.why())
+        self.unavailable()
     }
 }

@@ -1,63 +1,59 @@
-//! `posse bench`: what things cost here, beside a baseline in the same run.
+//! The tables of `posse bench`.
 
 use std::fmt::Write;
 
-use posse_bench::{
-    Effort, Measurements, Simulated, clustered, gradient_sums, interactions, nonlinear, phase_step,
-    simulated, simulated_clicks, solved, uploads,
-};
+use posse_bench::{Measurements, Simulated};
 
-use super::{Ending, print, print_json};
+use super::Round;
+use crate::command::load;
 
-/// Measure what an interaction, an upload and a simulation cost on this machine
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Example:
-  posse bench --quick
-
-Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
-pub(crate) struct Args {
-    /// A look in a few seconds instead of numbers to quote
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let effort = if args.quick { Effort::Quick } else { Effort::Full };
-    let dimensions = [10, 25, 100].into_iter();
-    let agents = [10, 1_000, if args.quick { 10_000 } else { 100_000 }].into_iter();
-    let measured = Measurements {
-        interactions: dimensions.map(|d| interactions(d, effort)).collect::<Result<_, _>>()?,
-        uploads: agents.map(|n| uploads(n, effort)).collect::<Result<_, _>>()?,
-        simulations: simulated(effort)?,
-        clicks: simulated_clicks(effort)?,
-        solvers: solved(effort)?,
-        gradients: [10, 25, 100].into_iter().map(|d| gradient_sums(d, effort)).collect::<Result<_, _>>()?,
-        clustered: clustered(effort)?,
-        phases: [100, 1000, if args.quick { 3000 } else { 10_000 }]
-            .into_iter()
-            .map(phase_step)
-            .collect::<Result<_, _>>()?,
-        nonlinear: nonlinear(effort)?,
-    };
-    if args.json {
-        print_json(&measured)?;
-    } else {
-        print(&tables(&measured))?;
-    }
-    Ok(Ending::Done)
-}
-
-fn tables(measured: &Measurements) -> String {
+/// Every table of the last round; with several rounds `--json` has them all.
+pub(super) fn tables(rounds: &[Round]) -> String {
     let mut text = String::new();
     let out = &mut text;
     if cfg!(debug_assertions) {
         line(out, "This is a debug build: its numbers say little. Use `cargo run --release -- bench`.\n");
     }
-    line(out, "Choose among 25 arms and learn, one core (plain: Sherman-Morrison in plain loops)");
+    let Some(Round { measured, network }) = rounds.last() else { return text };
+    kernels(out, measured);
+    agent(out, measured);
+    coordinator(out, measured);
+    simulation(out, measured);
+    families(out, measured);
+    if let Some(network) = network {
+        line(out, "\nOver the network");
+        out.push_str(&load::table(network));
+    }
+    text.trim_start_matches('\n').to_owned()
+}
+
+fn kernels(out: &mut String, measured: &Measurements) {
+    if let Some(roofline) = &measured.roofline {
+        let (operations, bytes) = (roofline.operations_per_second / 1e9, roofline.bytes_per_second / 1e9);
+        line(
+            out,
+            &format!(
+                "One core at most: {operations:.1} G multiplications and additions, {bytes:.1} GB read a second"
+            ),
+        );
+    }
+    if measured.kernels.is_empty() {
+        return;
+    }
+    line(out, "\nKernels, one core (bound: what arithmetic or memory allows, with --roofline)");
+    line(out, "                                              features         time   of the bound");
+    for row in &measured.kernels {
+        let fraction =
+            measured.roofline.map_or("-".to_owned(), |roofline| format!("{:.2}", row.fraction(&roofline)));
+        line(out, &format!("  {:<44} {:>8} {:>9.3} us {fraction:>14}", row.name, row.dimension, row.micros));
+    }
+}
+
+fn agent(out: &mut String, measured: &Measurements) {
+    if measured.interactions.is_empty() {
+        return;
+    }
+    line(out, "\nChoose among 25 arms and learn, one core (plain: Sherman-Morrison in plain loops)");
     line(out, "  features    posse        plain       ratio   interactions/s");
     for row in &measured.interactions {
         let (posse, plain) = (row.posse_micros, row.plain_micros);
@@ -69,6 +65,12 @@ fn tables(measured: &Measurements) -> String {
                 row.dimension, row.ratio
             ),
         );
+    }
+}
+
+fn coordinator(out: &mut String, measured: &Measurements) {
+    if measured.uploads.is_empty() {
+        return;
     }
     line(out, "\nTake in an upload, 25 features (literal: the paper's matrix per agent)");
     line(out, "    agents    posse        literal        ratio   bytes/agent   literal");
@@ -82,11 +84,36 @@ fn tables(measured: &Measurements) -> String {
             ),
         );
     }
+}
+
+fn simulation(out: &mut String, measured: &Measurements) {
+    if measured.simulations.is_empty() {
+        return;
+    }
     line(
         out,
         "\nSimulate 1000 agents, 25 arms of 25 features (published: the authors' Python code, elsewhere)",
     );
     simulations(out, &measured.simulations);
+    line(out, "\nSimulate very many agents, five interactions each, 25 arms of 25 features");
+    line(out, "                       agents      time   interaction     messages       memory   an agent");
+    for row in &measured.populations {
+        let (memory, each) = row.bytes.map_or(("-".to_owned(), "-".to_owned()), |bytes| {
+            (format!("{:.0} MB", bytes as f64 / 1e6), format!("{:.0} B", bytes as f64 / row.agents as f64))
+        });
+        let (seconds, micros) = (row.seconds, row.micros);
+        let run = format!(
+            "{:<16} {:>12} {seconds:>7.1} s {micros:>10.2} us {:>12}",
+            row.name, row.agents, row.messages
+        );
+        line(out, &format!("  {run} {memory:>12} {each:>10}"));
+    }
+}
+
+fn families(out: &mut String, measured: &Measurements) {
+    if measured.clicks.is_empty() {
+        return;
+    }
     line(out, "\nSimulate 20 agents that take turns, 25 arms of 10 features, clicks (published: likewise)");
     simulations(out, &measured.clicks);
     line(out, "\nFind the minimum of 20 agents' loss over n clicks, from zero to within 1/n²");
@@ -140,7 +167,6 @@ fn tables(measured: &Measurements) -> String {
             ),
         );
     }
-    text
 }
 
 fn simulations(out: &mut String, rows: &[Simulated]) {

@@ -1,0 +1,98 @@
+//! Single kernels beside the bound that the machine sets for them.
+
+use std::hint::black_box;
+
+use posse_core::{
+    AgentId, Algorithm, Arms, Evidence, Federation, LinUcb, ModelConfig, Ridge, Seed, Shape, UserId,
+    WidthForm, packed,
+};
+use serde::Serialize;
+
+use crate::gradient::gradient_sums;
+use crate::roofline::Roofline;
+use crate::{Effort, shortest};
+
+const ARMS: usize = 25;
+
+/// What one call of a kernel takes, and the least that it could take on this core.
+#[derive(Debug, Serialize)]
+pub struct KernelTime {
+    /// What is computed.
+    pub name: &'static str,
+    /// How many features an arm has.
+    pub dimension: usize,
+    /// Microseconds of a call.
+    pub micros: f64,
+    /// Multiplications and additions of a call, if arithmetic is what bounds it.
+    pub operations: Option<f64>,
+    /// Bytes that a call reads from memory, if that is what bounds it.
+    pub bytes: Option<f64>,
+}
+
+impl KernelTime {
+    /// The least time that the bound allows divided by the time taken: 1 is as fast as this core can be.
+    #[must_use]
+    pub fn fraction(&self, roofline: &Roofline) -> f64 {
+        let arithmetic =
+            self.operations.map_or(0.0, |operations| operations / roofline.operations_per_second);
+        let memory = self.bytes.map_or(0.0, |bytes| bytes / roofline.bytes_per_second);
+        1e6 * arithmetic.max(memory) / self.micros
+    }
+}
+
+/// Measures every kernel at a small and at a large dimension.
+pub fn kernels(effort: Effort) -> anyhow::Result<Vec<KernelTime>> {
+    let mut all = Vec::new();
+    for dimension in [25, 100] {
+        linear(dimension, effort, &mut all)?;
+    }
+    for dimension in [25, 100] {
+        let sums = gradient_sums(dimension, effort)?;
+        let bytes = (sums.observations * (dimension + 1) * size_of::<f64>()) as f64;
+        let micros = bytes / sums.posse_rate / 1e3;
+        let (name, operations) = ("gradient over stored clicks", None);
+        all.push(KernelTime { name, dimension, micros, operations, bytes: Some(bytes) });
+    }
+    Ok(all)
+}
+
+fn linear(dimension: usize, effort: Effort, all: &mut Vec<KernelTime>) -> anyhow::Result<()> {
+    let calls = if effort == Effort::Quick { 40_000 } else { 2_000_000 } / (dimension * dimension / 25);
+    let mut stream = Seed(1).stream("kernels", 0, 0);
+    let mut row = || -> Vec<f64> { (0..dimension).map(|_| 0.1 * stream.normal()).collect() };
+    let rows: Vec<Vec<f64>> = (0..ARMS).map(|_| row()).collect();
+    let arms = Arms::from_rows(dimension, &rows)?;
+    let model = ModelConfig { width: WidthForm::DetTrace, ..Default::default() };
+    let federation = Federation { agents: 1, horizon: 1_000_000, seed: Seed(0) };
+    let mut agent =
+        Algorithm::LinUcb(LinUcb { model }).agent(AgentId(0), Shape::shared(dimension), &federation)?;
+    let mut evidence = Evidence::none(dimension);
+    for x in &rows {
+        evidence.observe(x, 0.5)?;
+        agent.learn(UserId(0), x, 0.5)?;
+    }
+    let mut ridge = Ridge::new(dimension, 0.1);
+    ridge.refresh([&evidence].into_iter())?;
+    let (d, triangle) = (dimension as f64, packed(dimension) as f64);
+    let mut time = |name, operations: f64, work: &mut dyn FnMut(usize)| {
+        let seconds = shortest(5, || (0..calls).for_each(&mut *work));
+        let micros = seconds * 1e6 / calls as f64;
+        all.push(KernelTime { name, dimension, micros, operations: Some(operations), bytes: None });
+    };
+    // A multiplication and a subtraction for each pair of features, then d of scaling, squares and products with q.
+    time("choose: score 25 arms", ARMS as f64 * (d * (d - 1.0) + 5.0 * d), &mut |_| {
+        let _ = black_box(agent.choose(UserId(0), black_box(&arms)));
+    });
+    // Five for each entry of the factor and two for each of the evidence.
+    time("learn: update of the factor, and evidence", 7.0 * (triangle + d), &mut |n| {
+        let _ = black_box(agent.learn(UserId(0), arms.row(n % ARMS), 0.5));
+    });
+    time("evidence: add an observation", 2.0 * (triangle + d), &mut |n| {
+        let _ = black_box(&mut evidence).observe(arms.row(n % ARMS), 0.5);
+    });
+    let other = evidence.clone();
+    time("model: make the factor anew", d * d * d / 3.0 + 2.0 * d * d, &mut |_| {
+        let _ = black_box(&mut ridge).refresh([black_box(&other)].into_iter());
+    });
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! `posse bench`: what things cost here, beside a baseline in the same run.
+
+mod changes;
+mod tables;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use posse_bench::{Effort, Measurements, Suite, roofline};
+use serde::Serialize;
+
+use super::load::{self, Measured};
+use super::{Ending, print, print_json};
+
+/// Measure what an interaction, an upload and a simulation cost on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  posse bench --quick
+  posse bench kernels --roofline
+  posse bench agent simulation --rounds 3 --json > before.json
+  posse bench agent simulation --compare before.json
+
+Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
+pub(crate) struct Args {
+    /// What to measure; everything but `network` if nothing is named
+    #[arg(value_enum, value_name = "SUITE")]
+    suites: Vec<Named>,
+    /// A look in a few seconds instead of numbers to quote
+    #[arg(long)]
+    quick: bool,
+    /// How often every suite is measured, in turns; the least is shown and the spread tells the noise
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Show what changed since a document that --json wrote, and whether that is more than noise; measures three
+    /// rounds unless --rounds says otherwise
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Measure what one core can do at most, and show kernels as a fraction of it
+    #[arg(long)]
+    roofline: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A suite as it is called on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+enum Named {
+    /// Single kernels: scoring, updates, factorisation, gradients
+    Kernels,
+    /// Choosing and learning by one agent, beside plain loops
+    Agent,
+    /// Taking in uploads, beside a literal coordinator
+    Coordinator,
+    /// Whole simulations, of published figures and of up to a million agents
+    Simulation,
+    /// Generalized linear, clustered, neural and kernel families
+    Families,
+    /// A coordinator and an agent on loopback, as `posse load` measures them
+    Network,
+}
+
+/// The document that `--json` prints.
+#[derive(Debug, Serialize)]
+struct Document {
+    rounds: Vec<Round>,
+}
+
+/// One measurement of everything that was asked for.
+#[derive(Debug, Serialize)]
+struct Round {
+    #[serde(flatten)]
+    measured: Measurements,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<Measured>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    let effort = if args.quick { Effort::Quick } else { Effort::Full };
+    let before = match &args.compare {
+        Some(path) => {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Some(serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?)
+        }
+        None => None,
+    };
+    let everything = [Named::Kernels, Named::Agent, Named::Coordinator, Named::Simulation, Named::Families];
+    let mut suites = if args.suites.is_empty() { everything.to_vec() } else { args.suites.clone() };
+    suites.sort_unstable();
+    suites.dedup();
+    let rounds = if before.is_some() { args.rounds.max(3) } else { args.rounds };
+    let rounds = (0..rounds).map(|_| measure(&suites, effort, args)).collect::<Result<_, _>>()?;
+    let document = Document { rounds };
+    if let Some(before) = before {
+        print(&changes::table(&before, &serde_json::to_value(&document)?)?)?;
+    } else if args.json {
+        print_json(&document)?;
+    } else {
+        print(&tables::tables(&document.rounds))?;
+    }
+    Ok(Ending::Done)
+}
+
+fn measure(suites: &[Named], effort: Effort, args: &Args) -> anyhow::Result<Round> {
+    let mut measured = Measurements { roofline: args.roofline.then(roofline), ..Measurements::default() };
+    let mut network = None;
+    for suite in suites {
+        let suite = match suite {
+            Named::Kernels => Suite::Kernels,
+            Named::Agent => Suite::Agent,
+            Named::Coordinator => Suite::Coordinator,
+            Named::Simulation => Suite::Simulation,
+            Named::Families => Suite::Families,
+            Named::Network => {
+                network = Some(load::measured(&load::Args::for_bench(args.quick))?);
+                continue;
+            }
+        };
+        measured.add(suite, effort)?;
+    }
+    Ok(Round { measured, network })
+}

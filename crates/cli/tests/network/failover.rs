@@ -1,0 +1,393 @@
+//! Coordinators and database servers as processes, killed, paused and promoted: what was acknowledged counts once.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use posse_core::{Arms, Seed, Stream, UserId};
+use posse_net::federation::FederationConfig;
+use posse_net::log::postgres::{Database, PostgresLog};
+use posse_net::log::{FileLog, Log, StorageConfig, StorageKind};
+use posse_net::{Agent, AgentConfig};
+use posse_testing::postgres::Cluster;
+use serde_json::Value;
+
+use crate::support::{Process, call, free_port, posse};
+
+const AGENTS: u64 = 3;
+const DATABASE: &str = "posse";
+/// Processes of a server that wait for a standby.
+const WAITING: &str = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+const SETTINGS: &str = r#"
+listen = "127.0.0.1:PORT"
+admin = "127.0.0.1:ADMIN"
+data = "data"
+authentication = "none"
+[storage]
+kind = "postgres"
+connection = "CONNECTION"
+lease = "1s"
+[[federation]]
+name = "shop"
+dimension = 3
+resend_after = "100ms"
+keep_history = true
+[federation.algorithm]
+name = "async-lin-ucb"
+threshold = 1.1
+"#;
+
+/// A coordinator that may be running.
+struct Seat {
+    directory: PathBuf,
+    port: u16,
+    admin: String,
+    process: Option<Process>,
+}
+
+impl Seat {
+    fn start(&mut self) {
+        let mut serve = posse();
+        serve.args(["serve", "--config", "federation.toml"]);
+        let process = Process::start(&self.directory, &mut serve);
+        assert!(process.url.starts_with("http"), "it does not start");
+        self.process = Some(process);
+    }
+
+    fn signal(&self, signal: &str) {
+        let Some(process) = &self.process else { return };
+        let pid = process.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    }
+
+    /// Whether it leads; `false` if it does not answer.
+    fn leads(&self) -> bool {
+        self.process.is_some() && matches!(call(&self.admin, "GET", "/ready", &Value::Null), Some((200, _)))
+    }
+}
+
+struct Federation {
+    cluster: Cluster,
+    home: tempfile::TempDir,
+    seats: Vec<Seat>,
+    primary: usize,
+    agents: Vec<Agent>,
+    random: Stream,
+    made: u64,
+}
+
+impl Federation {
+    async fn new(seed: u64, agents: u64) -> Option<Self> {
+        let cluster = Cluster::start(2)?;
+        cluster.make_database(DATABASE);
+        let home = tempfile::tempdir().unwrap();
+        let seat = |name: &str| {
+            let (directory, port, admin) = (home.path().join(name), free_port(), free_port());
+            std::fs::create_dir_all(&directory).unwrap();
+            let text = SETTINGS.replace("PORT", &port.to_string()).replace("ADMIN", &admin.to_string());
+            let text = text.replace("CONNECTION", &cluster.connection(DATABASE));
+            std::fs::write(directory.join("federation.toml"), text).unwrap();
+            Seat { directory, port, admin: format!("127.0.0.1:{admin}"), process: None }
+        };
+        let mut seats = vec![seat("one"), seat("two")];
+        let migrate = posse().args(["storage", "migrate"]).current_dir(&seats[0].directory).output().unwrap();
+        assert!(migrate.status.success(), "{}", String::from_utf8_lossy(&migrate.stderr));
+        seats.iter_mut().for_each(Seat::start);
+        let urls: Vec<String> = seats.iter().map(|seat| format!("http://127.0.0.1:{}", seat.port)).collect();
+        let random = Seed(seed).stream("failover", 0, 0);
+        let mut federation = Self { cluster, home, seats, primary: 0, agents: Vec::new(), random, made: 0 };
+        for agent in 0..agents {
+            let config = AgentConfig {
+                coordinator: urls.join(","),
+                agent: Some(agent),
+                state: Some(federation.home.path().join(format!("agent-{agent}"))),
+                first_pause: Duration::from_millis(10),
+                longest_pause: Duration::from_millis(500),
+                ..AgentConfig::default()
+            };
+            federation.agents.push(Agent::start(config).await.unwrap());
+        }
+        Some(federation)
+    }
+
+    fn interact(&mut self, times: u64) {
+        for _ in 0..times {
+            let agent = &self.agents[self.random.below(self.agents.len() as u64) as usize];
+            let mut arms = Arms::new(3);
+            for _ in 0..3 {
+                let features: Vec<f64> = (0..3).map(|_| self.random.uniform() - 0.5).collect();
+                arms.push(&features).unwrap();
+            }
+            let chosen = agent.choose(UserId(0), &arms).unwrap();
+            agent.reward(chosen.id, arms.row(chosen.arm).iter().sum::<f64>()).unwrap();
+            self.made += 1;
+        }
+    }
+
+    /// The seat that leads, once one does.
+    fn leader(&self) -> usize {
+        loop {
+            if let Some(seat) = self.seats.iter().position(Seat::leads) {
+                return seat;
+            }
+        }
+    }
+
+    async fn settle(&self) {
+        for agent in &self.agents {
+            agent.settled().await;
+        }
+    }
+
+    /// The two servers that are not the primary.
+    fn standbys(&self) -> [usize; 2] {
+        [(self.primary + 1) % 3, (self.primary + 2) % 3]
+    }
+
+    /// What an orchestrator does: no standby confirms anything for the old primary any more, then the one that has got
+    /// furthest is promoted.
+    fn promote(&mut self) {
+        let [one, two] = self.standbys();
+        let (ahead, behind) =
+            if self.cluster.detach(one) >= self.cluster.detach(two) { (one, two) } else { (two, one) };
+        self.cluster.promote(ahead);
+        self.cluster.require_standbys(ahead);
+        self.cluster.follow_instead(behind, ahead);
+        let old = std::mem::replace(&mut self.primary, ahead);
+        assert_ne!(old, ahead);
+    }
+
+    fn kill_leader(&mut self) {
+        let leader = self.leader();
+        self.seats[leader].process.take().unwrap().kill();
+        self.interact(5);
+        self.seats[leader].start();
+    }
+
+    /// The leader sleeps beyond its lease, in the middle of whatever it does, and wakes up deposed.
+    fn pause_leader(&mut self) {
+        let leader = self.leader();
+        self.interact(5);
+        self.seats[leader].signal("STOP");
+        self.interact(5);
+        while !self.seats[1 - leader].leads() {}
+        self.interact(5);
+        self.seats[leader].signal("CONT");
+        self.interact(5);
+    }
+
+    fn start_both_at_once(&mut self) {
+        for seat in &mut self.seats {
+            seat.process.take().unwrap().kill();
+        }
+        self.interact(5);
+        std::thread::scope(|scope| {
+            for seat in &mut self.seats {
+                scope.spawn(|| seat.start());
+            }
+        });
+    }
+
+    fn kill_primary(&mut self) {
+        self.interact(5);
+        let old = self.primary;
+        self.cluster.signal(old, "KILL");
+        self.interact(5);
+        self.promote();
+        self.interact(5);
+        self.cluster.follow(old, self.primary);
+    }
+
+    /// The old primary lives on, with connections of both coordinators, and confirms nothing.
+    fn promote_beside_primary(&mut self) {
+        self.interact(5);
+        let old = self.primary;
+        self.promote();
+        self.interact(5);
+        self.leader();
+        self.interact(5);
+        self.cluster.signal(old, "KILL");
+        self.cluster.follow(old, self.primary);
+    }
+
+    fn pause_primary(&mut self) {
+        self.cluster.signal(self.primary, "STOP");
+        self.interact(10);
+        // Nobody leads without a database.
+        while self.seats.iter().any(Seat::leads) {}
+        self.interact(5);
+        self.cluster.signal(self.primary, "CONT");
+    }
+
+    fn kill_standby(&mut self) {
+        let standby = self.standbys()[self.random.below(2) as usize];
+        self.cluster.signal(standby, "KILL");
+        self.interact(10);
+        self.cluster.resume(standby);
+    }
+
+    /// No standby answers, and somebody cancels commits that wait for one.
+    fn cancel_commits(&mut self) {
+        let standbys = self.standbys();
+        standbys.iter().for_each(|standby| self.cluster.signal(*standby, "STOP"));
+        self.interact(20);
+        self.cluster.await_sql(self.primary, WAITING);
+        let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        self.cluster.ask(self.primary, DATABASE, cancel);
+        self.interact(5);
+        standbys.iter().for_each(|standby| self.cluster.signal(*standby, "CONT"));
+    }
+
+    fn suffer(&mut self, fault: u64) {
+        self.interact(10);
+        match fault {
+            0 => self.kill_leader(),
+            1 => self.pause_leader(),
+            2 => self.start_both_at_once(),
+            3 => self.kill_primary(),
+            4 => self.promote_beside_primary(),
+            5 => self.pause_primary(),
+            6 => self.kill_standby(),
+            _ => self.cancel_commits(),
+        }
+        self.interact(10);
+    }
+
+    /// Every observation is held by the coordinator or by its agent, and by one of them only.
+    async fn check(&self, after: &str) {
+        self.settle().await;
+        let leader = &self.seats[self.leader()];
+        let access = std::fs::read(leader.directory.join("data/admin.json")).unwrap();
+        let access: Value = serde_json::from_slice(&access).unwrap();
+        let known = agents_of(&leader.admin, access["token"].as_str().unwrap());
+        let uploads = |agent: &Agent| {
+            let own = known.iter().find(|known| known["agent"] == agent.id().0);
+            own.map_or(0, |known| known["uploads"].as_u64().unwrap())
+        };
+        let mut held = observations(&leader.admin);
+        for agent in &self.agents {
+            let heard = uploads(agent);
+            held += agent.inspect(|machine| {
+                let view = machine.inspect();
+                let in_flight = view.in_flight.filter(|(number, _)| *number > heard);
+                view.unsent + view.withheld + in_flight.map_or(0, |(_, count)| count)
+            });
+        }
+        assert_eq!(held, self.made, "observations after {after}");
+    }
+
+    /// The rows of the database in files lead to the same counts, and every entry is there once.
+    fn check_replay(&self) {
+        let observations = observations(&self.seats[self.leader()].admin);
+        let storage = StorageConfig {
+            kind: StorageKind::Postgres,
+            connection: Some(self.cluster.connection(DATABASE)),
+            ..StorageConfig::default()
+        };
+        let database = Database::new(&storage, String::new(), false).unwrap();
+        let directory = self.home.path().join("reader");
+        let (entries, settings) = std::thread::scope(|scope| {
+            let read = || {
+                let mut log = PostgresLog::open(&database, "shop", &directory).unwrap();
+                log.replay().unwrap();
+                let settings =
+                    self.cluster.ask(self.primary, DATABASE, "SELECT settings FROM posse_federation");
+                (log.history().unwrap().expect("everything was kept"), settings)
+            };
+            scope.spawn(read).join().unwrap()
+        });
+        let files = self.home.path().join("files");
+        let mut file = FileLog::open(&files).unwrap();
+        file.append(&entries).unwrap();
+        file.sync(0).unwrap();
+        drop(file);
+        let config = FederationConfig::from_kept(&settings).unwrap();
+        let hub = config.replay(&FileLog::open(&files).unwrap().replay().unwrap()).unwrap();
+        assert_eq!(hub.coordinator().inspect().observations, observations);
+        assert_eq!(hub.epoch().0, 0, "nothing was lost, so no epoch began");
+    }
+}
+
+fn observations(admin: &str) -> u64 {
+    let text = page(admin, "/metrics", "");
+    let line = text.lines().find(|line| line.starts_with("posse_observations{")).expect("it is measured");
+    line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
+}
+
+fn agents_of(admin: &str, token: &str) -> Vec<Value> {
+    let text = page(admin, "/v1/federations/shop/agents", &format!("authorization: Bearer {token}\r\n"));
+    serde_json::from_str(&text).unwrap()
+}
+
+fn page(admin: &str, path: &str, headers: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(admin).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// Rounds of faults: as many as `POSSE_FAILOVER_ROUNDS` says, or each kind of fault once.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
+async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted() {
+    let rounds = std::env::var("POSSE_FAILOVER_ROUNDS").ok().map_or(8, |rounds| rounds.parse().unwrap());
+    let Some(mut federation) = Federation::new(rounds, AGENTS).await else { return };
+    let names = [
+        "killing the leader",
+        "pausing the leader",
+        "starting both at once",
+        "killing the primary",
+        "promoting beside the primary",
+        "pausing the primary",
+        "killing a standby",
+        "cancelling commits",
+    ];
+    let mut order: Vec<u64> = Vec::new();
+    for round in 0..rounds {
+        if order.is_empty() {
+            order.extend(0..8);
+        }
+        let fault = order.swap_remove(federation.random.below(order.len() as u64) as usize);
+        let began = Instant::now();
+        federation.suffer(fault);
+        federation.check(names[fault as usize]).await;
+        println!("round {round}, {}: {:.1} s", names[fault as usize], began.elapsed().as_secs_f64());
+    }
+    federation.check_replay();
+    assert!(federation.made >= 20 * rounds);
+}
+
+/// How long uploads wait when the leader is killed, with as many agents as `POSSE_FAILOVER_AGENTS` says.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
+async fn uploads_are_acknowledged_again_after_the_leader_was_killed() {
+    let agents = std::env::var("POSSE_FAILOVER_AGENTS").ok().map_or(20, |agents| agents.parse().unwrap());
+    let Some(mut federation) = Federation::new(1, agents).await else { return };
+    federation.interact(agents);
+    federation.check("the beginning").await;
+    let leader = federation.leader();
+    federation.seats[leader].process.take().unwrap().kill();
+    let killed = Instant::now();
+    federation.interact(2 * agents);
+    let mut waiting = tokio::task::JoinSet::new();
+    for agent in federation.agents.clone() {
+        if agent.inspect(|machine| machine.inspect().in_flight.is_some()) {
+            waiting.spawn(async move { agent.settled().await });
+        }
+    }
+    assert!(!waiting.is_empty(), "no agent had anything to say");
+    let all = waiting.len();
+    waiting.join_next().await.unwrap().unwrap();
+    let first = killed.elapsed();
+    while waiting.join_next().await.is_some() {}
+    println!(
+        "{agents} agents, {all} with uploads on their way: the first was acknowledged {:.2} s after the kill, the last {:.2} s",
+        first.as_secs_f64(),
+        killed.elapsed().as_secs_f64()
+    );
+    federation.check("the leader was killed").await;
+}

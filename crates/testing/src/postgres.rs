@@ -1,0 +1,324 @@
+//! PostgreSQL servers for tests: a primary and its standbys, as processes, over sockets in the file system.
+//!
+//! Servers are those of the system's package. PostgreSQL refuses to run as root, so root starts them as the user
+//! `postgres`, whom the package makes. Everything is removed when the cluster is dropped.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::skip;
+
+/// The name by which tests connect.
+const USER: &str = "posse";
+/// The first port where no server listens on a port, but only on a file that is named after it.
+const FIRST_PORT: u16 = 5001;
+
+/// Servers of one database: the first is made the primary, the others follow it.
+#[derive(Debug)]
+pub struct Cluster {
+    programs: PathBuf,
+    home: PathBuf,
+    count: usize,
+    /// Socket files are named after ports, so that servers share a directory.
+    first_port: u16,
+}
+
+impl Cluster {
+    /// Starts a primary with `standbys` standbys, one of which must have a commit before it is confirmed. Calls
+    /// [`skip`] and returns `None` where PostgreSQL is not installed.
+    ///
+    /// # Panics
+    /// If PostgreSQL is installed and cannot be started.
+    #[must_use]
+    pub fn start(standbys: usize) -> Option<Self> {
+        let mut cluster = Self::prepare(FIRST_PORT)?;
+        cluster.resume(0);
+        for _ in 0..standbys {
+            cluster.count += 1;
+            cluster.follow(cluster.count - 1, 0);
+        }
+        if standbys > 0 {
+            cluster.require_standbys(0);
+        }
+        Some(cluster)
+    }
+
+    /// Starts one server that listens on a free port of loopback, with TLS by the given certificate and key, in PEM form. Calls
+    /// [`skip`] and returns `None` where PostgreSQL is not installed.
+    ///
+    /// # Panics
+    /// If PostgreSQL is installed and cannot be started.
+    #[must_use]
+    pub fn start_encrypted(certificate: &str, key: &str) -> Option<Self> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let cluster = Self::prepare(free.expect("loopback has free ports").port())?;
+        let data = PathBuf::from(cluster.data(0));
+        let settings = data.join("postgresql.conf");
+        let text = fs::read_to_string(&settings).expect("it was just written");
+        let text = text.replace("listen_addresses = ''", "listen_addresses = '127.0.0.1'\nssl = on");
+        for (name, text) in
+            [("postgresql.conf", text.as_str()), ("server.crt", certificate), ("server.key", key)]
+        {
+            fs::write(data.join(name), text).expect("the directory of a server");
+        }
+        // It refuses keys that others may read, or that are another user's.
+        let owner = fs::metadata(&data).expect("it was just made");
+        let owner =
+            (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+        let key = data.join("server.key");
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
+        for file in [key, data.join("server.crt")] {
+            std::os::unix::fs::chown(file, Some(owner.0), Some(owner.1)).expect("it is ours to give away");
+        }
+        cluster.resume(0);
+        Some(cluster)
+    }
+
+    /// The port of the first server.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.first_port
+    }
+
+    /// A directory with a server that was not started yet.
+    fn prepare(first_port: u16) -> Option<Self> {
+        let Some(programs) = programs() else {
+            skip(
+                "there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES",
+            );
+            return None;
+        };
+        let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
+        let home = String::from_utf8(checked(made, "mktemp").stdout).expect("a path in plain letters");
+        let cluster = Self { programs, home: home.trim().into(), count: 1, first_port };
+        let primary = cluster.data(0);
+        cluster.run("initdb", &["--auth=trust", "-U", USER, "-D", &primary, "--no-sync"]);
+        cluster.configure(0);
+        Some(cluster)
+    }
+
+    /// How clients reach all servers, for the given database.
+    #[must_use]
+    pub fn connection(&self, database: &str) -> String {
+        let hosts = vec![self.home.to_string_lossy(); self.count].join(",");
+        let ports: Vec<String> = (0..self.count).map(|server| self.port_of(server).to_string()).collect();
+        format!("host={hosts} port={} user={USER} dbname={database}", ports.join(","))
+    }
+
+    /// Lets a server confirm a commit only when one of the others has it.
+    pub fn require_standbys(&self, server: usize) {
+        let names: Vec<String> = (0..3).map(|server| format!("s{server}")).collect();
+        self.ask(
+            server,
+            "postgres",
+            &format!("ALTER SYSTEM SET synchronous_standby_names TO 'ANY 1 ({})'", names.join(", ")),
+        );
+        self.ask(server, "postgres", "SELECT pg_reload_conf()");
+        self.await_sql(server, "SELECT current_setting('synchronous_standby_names') <> ''");
+    }
+
+    /// Makes a server a standby of another, with a new copy of all that the other has. Whatever it had is gone.
+    pub fn follow(&self, server: usize, primary: usize) {
+        let data = self.data(server);
+        let _ = fs::remove_dir_all(&data);
+        let from = format!("{} application_name=s{server}", self.single(primary));
+        self.run(
+            "pg_basebackup",
+            &["-D", &data, "-d", &from, "-R", "-c", "fast", "-X", "stream", "--no-sync"],
+        );
+        self.configure(server);
+        self.resume(server);
+        let streams = format!(
+            "SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 's{server}' AND state = 'streaming'"
+        );
+        self.await_sql(primary, &streams);
+    }
+
+    /// Makes a running standby follow another primary. What it has that the primary has not must be nothing.
+    pub fn follow_instead(&self, server: usize, primary: usize) {
+        let from = format!("{} application_name=s{server}", self.single(primary));
+        self.ask(server, "postgres", &format!("ALTER SYSTEM SET primary_conninfo TO '{from}'"));
+        self.ask(server, "postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Takes a running standby off its primary, and returns how far it has got. Afterwards it confirms nothing.
+    #[must_use]
+    pub fn detach(&self, server: usize) -> u64 {
+        self.ask(server, "postgres", "ALTER SYSTEM SET primary_conninfo TO ''");
+        self.ask(server, "postgres", "SELECT pg_reload_conf()");
+        self.await_sql(server, "SELECT count(*) = 0 FROM pg_stat_wal_receiver");
+        // As a number, so that two servers can be compared.
+        let position = "SELECT pg_last_wal_receive_lsn() - '0/0'::pg_lsn";
+        self.ask(server, "postgres", position).parse().expect("a number of bytes")
+    }
+
+    /// Makes a standby a primary.
+    pub fn promote(&self, server: usize) {
+        self.ask(server, "postgres", "SELECT pg_promote()");
+        self.await_sql(server, "SELECT NOT pg_is_in_recovery()");
+    }
+
+    /// Starts a server that was killed.
+    pub fn resume(&self, server: usize) {
+        let (data, log) = (self.data(server), format!("{}.log", self.data(server)));
+        // The number of a process that was killed may still be listed, and would be taken for one that runs.
+        let socket = self.home.join(format!(".s.PGSQL.{}.lock", self.port_of(server)));
+        for lock in [PathBuf::from(&data).join("postmaster.pid"), socket] {
+            let _ = fs::remove_file(lock);
+        }
+        self.run("pg_ctl", &["-D", &data, "-w", "-t", "120", "-l", &log, "start"]);
+    }
+
+    /// Sends a signal to every process of a server: `KILL` is a crash, `STOP` and `CONT` a pause.
+    pub fn signal(&self, server: usize, signal: &str) {
+        let Some(main) = self.main_process(server) else { return };
+        let send = |signal: &str, to: &[&str]| {
+            let _ = Command::new("kill").arg(format!("-{signal}")).args(to).stderr(Stdio::null()).status();
+        };
+        // Paused first: it would start others, or answer their end.
+        send("STOP", &[&main]);
+        let children = fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap_or_default();
+        let all: Vec<&str> = std::iter::once(main.as_str()).chain(children.split_whitespace()).collect();
+        send(signal, &all);
+        // A server is started again only when nothing of it is left.
+        while signal == "KILL" && all.iter().any(|process| is_alive(process)) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Runs SQL on one server and returns what it prints, without decoration.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn ask(&self, server: usize, database: &str, sql: &str) -> String {
+        let output = self.psql(server, database, sql);
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Makes an empty database.
+    pub fn make_database(&self, database: &str) {
+        self.ask(0, "postgres", &format!("CREATE DATABASE {database}"));
+    }
+
+    /// Waits until a query says `t`. The count only ends a test that would never end.
+    ///
+    /// # Panics
+    /// If that does not come true.
+    pub fn await_sql(&self, server: usize, question: &str) {
+        for _ in 0..3000 {
+            let output = self.psql(server, "postgres", question);
+            if output.stdout.trim_ascii() == b"t" {
+                return;
+            }
+            drop(self.psql(server, "postgres", "SELECT pg_sleep(0.02)"));
+        }
+        panic!("it never came true on server {server}: {question}");
+    }
+
+    fn psql(&self, server: usize, database: &str, sql: &str) -> Output {
+        let (home, port) = (self.home.to_string_lossy(), self.port_of(server).to_string());
+        let mut command = Command::new(self.programs.join("psql"));
+        command
+            .args(["-h", &home, "-p", &port, "-U", USER, "-d", database, "-X", "-A", "-t", "-q", "-c", sql]);
+        command.output().expect("psql belongs to PostgreSQL")
+    }
+
+    const fn port_of(&self, server: usize) -> u16 {
+        self.first_port + server as u16
+    }
+
+    fn data(&self, server: usize) -> String {
+        self.home.join(format!("s{server}")).to_string_lossy().into_owned()
+    }
+
+    fn single(&self, server: usize) -> String {
+        format!("host={} port={} user={USER} dbname=postgres", self.home.display(), self.port_of(server))
+    }
+
+    fn main_process(&self, server: usize) -> Option<String> {
+        let text = fs::read_to_string(format!("{}/postmaster.pid", self.data(server))).ok()?;
+        text.lines().next().map(str::to_owned)
+    }
+
+    /// Small, and quick to notice what others do.
+    fn configure(&self, server: usize) {
+        let text = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nport = {}\nshared_buffers = 16MB\n\
+             max_connections = 60\nwal_retrieve_retry_interval = 100ms\nwal_receiver_status_interval = 1s\n\
+             wal_keep_size = 64MB\nautovacuum = off\n",
+            self.home.display(),
+            self.port_of(server)
+        );
+        let path = format!("{}/postgresql.conf", self.data(server));
+        fs::write(path, text).expect("the directory of a server");
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let program = self.programs.join(program);
+        let mut command = as_postgres(&program.to_string_lossy());
+        // A server keeps what its starter has open: a pipe would never end.
+        command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        let errors = self.home.join("errors");
+        let file = fs::File::create(&errors).expect("the directory of the cluster");
+        let status = command.stderr(file).status();
+        let done = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+        let said = || {
+            let logs = (0..self.count).filter_map(|server| {
+                let text = fs::read_to_string(format!("{}.log", self.data(server))).ok()?;
+                let last: Vec<&str> = text.lines().rev().take(8).collect();
+                Some(format!("s{server}, last line first:\n{}", last.join("\n")))
+            });
+            let errors = fs::read_to_string(&errors).ok();
+            errors.into_iter().chain(logs).collect::<Vec<_>>().join("\n")
+        };
+        assert!(done, "{}: {status:?}: {}", program.display(), said());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for server in 0..self.count {
+            self.signal(server, "KILL");
+            self.signal(server, "CONT");
+        }
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+/// Whether a process runs. One that has ended may be listed until its parent has asked how.
+fn is_alive(process: &str) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}
+
+/// The directory of PostgreSQL's programs: the one that `POSTGRES` names, or that of the newest package.
+#[must_use]
+pub fn programs() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("POSTGRES") {
+        return Some(named.into());
+    }
+    let version = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let packages = fs::read_dir("/usr/lib/postgresql").ok()?.flatten().map(|entry| entry.path());
+    let newest = packages.filter(|path| path.join("bin/initdb").exists()).max_by_key(version)?;
+    Some(newest.join("bin"))
+}
+
+/// A command that runs as a user whom PostgreSQL accepts.
+fn as_postgres(program: &str) -> Command {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    if !is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--", program]);
+    command
+}
+
+fn checked(output: std::io::Result<Output>, what: &str) -> Output {
+    let output = output.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
