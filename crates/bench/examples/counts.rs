@@ -188,6 +188,7 @@ fn simulate(algorithm: Algorithm, form: Form, n: usize) -> Result<(), Box<dyn Er
         world: WorldConfig::Linear(LinearConfig { form, pool: 100, ..LinearConfig::default() }),
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         adversaries: AdversaryConfig::default(),
         algorithm,

@@ -67,6 +67,7 @@ fn measure(
         world: WorldConfig::Clustered(ClusteredConfig { assignment, ..Default::default() }),
         arrival: ArrivalConfig::Uniform,
         network: NetworkConfig::default(),
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         adversaries: AdversaryConfig::default(),
         algorithm,

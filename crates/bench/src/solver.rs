@@ -51,6 +51,7 @@ fn measure(dimension: usize, observations: u64, solver: Solver) -> anyhow::Resul
         world: WorldConfig::Glm(GlmWorldConfig { dimension, arms: 5, ..GlmWorldConfig::default() }),
         arrival: ArrivalConfig::RoundRobin,
         network: NetworkConfig::default(),
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         adversaries: AdversaryConfig::default(),
         algorithm: Algorithm::FedGlbUcb1(schedule),

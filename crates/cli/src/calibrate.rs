@@ -25,6 +25,7 @@ pub(crate) fn seconds_of_an_interaction() -> f64 {
             world: WorldConfig::Linear(LinearConfig::default()),
             arrival: ArrivalConfig::default(),
             network: NetworkConfig::default(),
+            topology: posse_sim::TopologyConfig::default(),
             faults: FaultConfig::default(),
             adversaries: AdversaryConfig::default(),
             algorithm: Algorithm::AsyncLinUcb(AsyncLinUcb::default()),

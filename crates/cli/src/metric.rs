@@ -41,6 +41,11 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
+    /// Whether it is only shown where there are relays: elsewhere it says what another metric says.
+    pub(crate) fn is_of_relays(&self) -> bool {
+        self.name == "messages_at_root"
+    }
+
     /// Returns the metric called `name`, if there is one.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         METRICS.iter().find(|metric| metric.name == name)
@@ -105,7 +110,7 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) static METRICS: [Metric; 26] = [
+pub(crate) static METRICS: [Metric; 27] = [
     // Σ of what the chosen arms were worth less than the best ones, the same per agent, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
     metric("regret_each", |tally| Measure::Number(tally.regret_each())),
@@ -117,6 +122,8 @@ pub(crate) static METRICS: [Metric; 26] = [
     metric("uploads", |tally| Measure::Whole(tally.up.messages)),
     metric("downloads", |tally| Measure::Whole(tally.down.messages)),
     metric("messages", |tally| Measure::Whole(tally.messages())),
+    // The same over the links of the coordinator itself, which are those of relays where there are any.
+    metric("messages_at_root", |tally| Measure::Whole(tally.messages_at_root())),
     metric("rounds", |tally| Measure::Whole(tally.rounds)),
     // Numbers in statistics as they travelled, and as the linear papers count them.
     metric("scalars_up", |tally| Measure::Whole(tally.up.scalars)),

@@ -50,13 +50,14 @@ impl Serialize for Row<'_> {
         map.serialize_entry("id", &self.cell.id)?;
         map.serialize_entry("algorithm", algorithm.name())?;
         map.serialize_entry("parameters", &settings(&self.cell.config, Section::Algorithm))?;
-        for section in WORLD {
+        let is_flat = self.cell.config.topology.is_flat();
+        for section in WORLD.into_iter().filter(|section| *section != Section::Topology || !is_flat) {
             map.serialize_entry(section.key(), &settings(&self.cell.config, section))?;
         }
         for (key, value) in [("seed", seed.0), ("agents", *agents), ("horizon", *horizon)] {
             map.serialize_entry(key, &value)?;
         }
-        for metric in METRICS {
+        for metric in METRICS.iter().filter(|metric| !(is_flat && metric.is_of_relays())) {
             map.serialize_entry(metric.name, &(metric.of)(self.tally()))?;
         }
         if let Some(report) = &self.tally().privacy {
@@ -68,8 +69,14 @@ impl Serialize for Row<'_> {
 }
 
 /// The sections that describe the world, that is all but the algorithm's.
-const WORLD: [Section; 5] =
-    [Section::Environment, Section::Arrival, Section::Network, Section::Faults, Section::Adversaries];
+const WORLD: [Section; 6] = [
+    Section::Environment,
+    Section::Arrival,
+    Section::Network,
+    Section::Faults,
+    Section::Adversaries,
+    Section::Topology,
+];
 
 /// All settings of one section of a run; those of an algorithm without its name.
 pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Value> {
@@ -79,6 +86,7 @@ pub(crate) fn settings(config: &RunConfig, section: Section) -> Map<String, Valu
         Section::Network => serde_json::to_value(&config.network),
         Section::Faults => serde_json::to_value(&config.faults),
         Section::Adversaries => serde_json::to_value(&config.adversaries),
+        Section::Topology => serde_json::to_value(&config.topology),
         Section::Algorithm => serde_json::to_value(&config.algorithm),
     };
     match value {

@@ -12,7 +12,7 @@ pub(crate) const AGENTS: u64 = 3;
 pub(crate) const STEPS: u64 = 60;
 /// Far from zero, as every real clock is.
 pub(crate) const NOW: Tick = Tick(1_700_000_000_000_000);
-const FEDERATION: Federation = Federation { agents: AGENTS, horizon: 1000, seed: Seed(11) };
+pub(crate) const FEDERATION: Federation = Federation { agents: AGENTS, horizon: 1000, seed: Seed(11) };
 
 /// What happened, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq)]

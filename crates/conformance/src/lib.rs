@@ -19,6 +19,9 @@
 mod delivery;
 mod host;
 mod machines;
+mod relay_links;
+mod relays;
+mod tree;
 
 use std::fmt;
 
@@ -58,6 +61,23 @@ pub fn check(algorithm: &Algorithm, shape: Shape) -> Result<(), Violation> {
         machines::refuses_bad_input_unchanged,
         machines::refuses_foreign_states,
         delivery::survives_bad_links,
+    ];
+    promises.iter().try_for_each(|promise| promise(algorithm, shape))
+}
+
+/// `Ok` if the relays of an algorithm keep every promise with arms of this `shape`, or else the first one that they
+/// break. Fails for algorithms that have no relays.
+///
+/// The promises are those of [`Relay`](posse_core::Relay): every observation is counted once, wherever it is; one relay
+/// with all agents below it is as good as the coordinator without relays; a restored relay goes on as if nothing had
+/// happened; and over bad links, with relays that restart from their logs, everything arrives in the end, once.
+pub fn check_relays(algorithm: &Algorithm, shape: Shape) -> Result<(), Violation> {
+    let promises: [Promise; 5] = [
+        relays::relays_count_once,
+        relays::one_relay_is_a_coordinator,
+        relays::relays_restore,
+        relays::relays_refuse_unchanged,
+        relay_links::relays_survive_bad_links,
     ];
     promises.iter().try_for_each(|promise| promise(algorithm, shape))
 }

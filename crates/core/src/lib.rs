@@ -109,6 +109,7 @@ mod parcel;
 pub mod privacy;
 mod random;
 mod recipe;
+mod relay;
 mod ridge;
 mod scoring;
 pub mod session;
@@ -119,7 +120,7 @@ mod width;
 pub mod wire;
 
 pub use agent::*;
-pub use algorithm::{Algorithm, Outside, OutsideFactory, Registry};
+pub use algorithm::{Algorithm, Levels, Outside, OutsideFactory, Registry};
 pub use arms::Arms;
 pub use clustered::{
     CdpFclubDc, Club, ClusterConfig, Fclub, FclubDc, Homo, HomoDc, Linkage, Sclub, UserLinUcb,
@@ -150,6 +151,7 @@ pub use parcel::{LowRank, Parcel};
 pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
 pub use random::{Domain, Seed, Stream, normal};
 pub use recipe::{Payload, Recipe, Sharing};
+pub use relay::*;
 pub use ridge::Ridge;
 pub use time_span::{NotATimeSpan, TimeSpan};
 pub use trigger::Threshold;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::agent::{Agent, Shape};
+use crate::algorithm::Algorithm;
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::evidence::packed;
@@ -11,6 +12,7 @@ use crate::federation::{Federation, Placement};
 use crate::glm::LinkFunction;
 use crate::ids::AgentId;
 use crate::privacy::PrivacyConfig;
+use crate::relay::{LinkThresholds, Relay, Relaying};
 use crate::settings::Setting;
 
 /// An algorithm with its settings.
@@ -67,6 +69,33 @@ pub trait Recipe: fmt::Debug + Send + Sync {
 
     /// The privacy that is promised, if any is.
     fn privacy(&self) -> Option<&PrivacyConfig> {
+        None
+    }
+
+    /// Whether and how the algorithm runs through relays. By default it does not, for the reason that follows from
+    /// how it shares.
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::No(match self.sharing() {
+            Sharing::Nothing => "its agents never speak: there is nothing to relay",
+            Sharing::Clusters => {
+                "groups are found by comparing the clusters of all agents, which a sum hides"
+            }
+            Sharing::Rounds | Sharing::MinimisedRounds | Sharing::OnlineRounds => {
+                "no relay for its rounds is built: use async-lin-ucb, fed-lin-ucb or sync-lin-ucb"
+            }
+            Sharing::Uploads | Sharing::Other => "no relay for its messages is built",
+        })
+    }
+
+    /// The algorithm with the thresholds of one level of links. Settings of single agents are left out unless the
+    /// lower ends of these links are `agents`. Only called if [`relaying`](Self::relaying) names thresholds.
+    fn on_level(&self, _thresholds: LinkThresholds, _agents: bool) -> Option<Algorithm> {
+        None
+    }
+
+    /// A new relay, made by the settings of the level of links below it. `above` are the thresholds of its link
+    /// to its parent, where there are any. `None` if [`relaying`](Self::relaying) says that there are no relays.
+    fn relay(&self, _shape: Shape, _above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
         None
     }
 

@@ -20,6 +20,12 @@ impl Threshold {
         libm::log(self.0)
     }
 
+    /// The threshold that, exceeded `times` times over, is this one: γ^(1/times).
+    pub(crate) fn root(self, times: usize) -> Self {
+        // One level is the threshold as it was written, to the last bit.
+        if times <= 1 { self } else { Self(libm::exp(self.ln() / times as f64)) }
+    }
+
     pub(crate) fn check_ratio(self, name: &'static str) -> Result<(), ConfigError> {
         ConfigError::require(self.0 >= 1.0, name, self.0, "it must be at least 1; inf means never")
     }

@@ -10,6 +10,7 @@ mod layers;
 mod neural;
 mod privacy;
 mod refusals;
+mod relays;
 mod rounds;
 mod scenarios;
 mod session;

@@ -61,6 +61,8 @@ mod protocol;
 #[cfg(any(feature = "agent", feature = "coordinator"))]
 #[doc(hidden)]
 pub mod received;
+#[cfg(all(feature = "agent", feature = "coordinator"))]
+mod relay;
 #[cfg(any(feature = "agent", feature = "coordinator"))]
 mod trace;
 mod upgrade;
@@ -79,6 +81,8 @@ pub use metrics::Metrics;
 /// The machines and their types, which this crate's functions take and return.
 pub use posse_core;
 pub use protocol::{OLDEST_PROTOCOL, PROTOCOL};
+#[cfg(all(feature = "agent", feature = "coordinator"))]
+pub use relay::RelayError;
 #[cfg(any(feature = "agent", feature = "coordinator"))]
 pub use trace::Tracer;
 

@@ -55,6 +55,7 @@ pub mod network;
 mod observer;
 mod simulation;
 mod tally;
+mod topology;
 pub mod world;
 
 pub use adversary::{AdversaryConfig, Lie};
@@ -65,4 +66,5 @@ pub use invariants::Invariants;
 pub use ledger::{Ledger, Share};
 pub use observer::{Direction, Event, Observer, Sent, Stage};
 pub use simulation::{RunConfig, RunError};
-pub use tally::Tally;
+pub use tally::{LevelCost, Tally};
+pub use topology::{LevelLinks, TopologyConfig};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use posse_core::{Agent, AgentId, Coordinator, Cost, Downlink, Incarnation, Uplink};
+use posse_core::{Agent, AgentId, Coordinator, Cost, Downlink, Incarnation, Relay, Uplink};
 
 use crate::tally::Tally;
 
@@ -41,7 +41,7 @@ pub enum Event<'a> {
         /// The reward that the agent learned from.
         reward: f64,
     },
-    /// The coordinator took in a message.
+    /// The coordinator, or the relay above the agent, took in a message.
     Up {
         /// The agent that sent it.
         agent: AgentId,
@@ -56,6 +56,22 @@ pub enum Event<'a> {
         agent: AgentId,
         /// The message that the agent received.
         message: &'a Downlink,
+    },
+    /// The parent of a relay took in a message of it.
+    Passed {
+        /// How many relays are between this one and the root.
+        depth: usize,
+        /// The number of the relay among those of its depth.
+        relay: usize,
+        /// The message that its parent accepted.
+        message: &'a Uplink,
+    },
+    /// A relay took in a message of its parent.
+    Heard {
+        /// How many relays are between this one and the root.
+        depth: usize,
+        /// The number of the relay among those of its depth.
+        relay: usize,
     },
     /// A deadline passed, or an agent left, and the coordinator acted on it.
     Ticked,
@@ -111,6 +127,12 @@ pub trait Stage {
 
     /// The life that an agent is in now.
     fn incarnation(&self, agent: AgentId) -> Incarnation;
+
+    /// Relays by depth, those below the coordinator first. Child `i` of a depth, or agent `i`, belongs to relay
+    /// `i` modulo the number of relays above it.
+    fn relays(&self) -> Vec<Vec<&dyn Relay>> {
+        Vec::new()
+    }
 
     /// Every agent that is there and running.
     fn agents(&self) -> Vec<AgentId>;

@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::gauge::Clustering;
 use crate::observer::{Direction, Sent};
 
+/// What was sent over the links of one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LevelCost {
+    /// What the messages from relays to their parents cost.
+    pub up: Cost,
+    /// What the messages from parents to their relays cost.
+    pub down: Cost,
+}
+
 /// Regret, reward and the cost of communication in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
@@ -31,6 +40,10 @@ pub struct Tally {
     pub up: Cost,
     /// What the messages from the coordinator to agents cost.
     pub down: Cost,
+    /// What the messages of relays and their parents cost, by level, those of the root first. Empty without relays;
+    /// `up` and `down` are over the links of agents only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<LevelCost>,
     /// How many synchronous rounds were begun.
     pub rounds: u64,
     /// How many agents acted at least once.
@@ -64,6 +77,13 @@ impl Tally {
         self.up.messages + self.down.messages
     }
 
+    /// Messages with statistics, both ways, over the links of the coordinator itself: those of agents, or of the
+    /// relays below it.
+    #[must_use]
+    pub fn messages_at_root(&self) -> u64 {
+        self.above.first().map_or(self.messages(), |root| root.up.messages + root.down.messages)
+    }
+
     /// Regret divided by the number of agents, an axis in some papers; 0 if the tally covers no agent.
     #[must_use]
     pub fn regret_each(&self) -> f64 {
@@ -82,7 +102,16 @@ impl Tally {
         self.random_reward += average_mean;
     }
 
-    /// Adds the cost of a message that was sent.
+    /// Adds the cost of a message over the links of a level above the agents', one of `levels`.
+    pub(crate) fn sent_above(&mut self, level: usize, levels: usize, sent: &Sent) {
+        self.above.resize(levels, LevelCost::default());
+        match sent.direction {
+            Direction::Up => self.above[level].up.add(sent.cost),
+            Direction::Down => self.above[level].down.add(sent.cost),
+        }
+    }
+
+    /// Adds the cost of a message that was sent over the link of an agent.
     pub(crate) fn sent(&mut self, sent: &Sent) {
         match sent.direction {
             Direction::Up => self.up.add(sent.cost),

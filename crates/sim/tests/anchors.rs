@@ -20,6 +20,7 @@ fn means(algorithm: &Algorithm) -> (f64, f64) {
             world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
             arrival: ArrivalConfig::Uniform,
             network: NetworkConfig::default(),
+            topology: posse_sim::TopologyConfig::default(),
             faults: FaultConfig::default(),
             adversaries: AdversaryConfig::default(),
             algorithm: algorithm.clone(),

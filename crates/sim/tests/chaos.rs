@@ -158,6 +158,7 @@ fn chaotic(seed: u64, trouble: Trouble) -> RunConfig {
             repeat: Some(pick(&mut draw, &[0.0, 0.3, 0.7])),
             ..Default::default()
         },
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig {
             agent_crash: if crashes { pick(&mut draw, &[0.02, 0.1]) } else { 0.0 },
             volatile: pick(&mut draw, &[0.0, 0.5, 1.0]),

@@ -22,6 +22,7 @@ mod literal;
 mod neural;
 mod readings;
 mod regret;
+mod relays;
 mod support;
 mod transcripts;
 

@@ -180,6 +180,10 @@ fn describe(entry: &LogEntry) -> (&'static str, String) {
             ("ticked", format!("time passed; {} agents were away", absent.len()))
         }
         LogEvent::EpochBegan(epoch) => ("epoch began", format!("epoch {} began", epoch.0)),
+        LogEvent::Heard(frame) => {
+            let message = frame.message.as_ref().map_or("nothing", posse_core::Downlink::kind);
+            ("heard", format!("its parent said {message}"))
+        }
         LogEvent::Retracted(agent) => ("retracted", format!("what {agent} had shared before was taken out")),
     }
 }

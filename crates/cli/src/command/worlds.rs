@@ -15,19 +15,20 @@ use crate::settings::{Section, Variant, presets};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  posse worlds heterogeneous\n  posse worlds network")]
 pub(crate) struct Args {
-    /// Show the settings of this environment or arrival, of `network`, `faults` or `adversaries`, or the numbers of a preset
+    /// Show the settings of this environment or arrival, of `network`, `faults`, `adversaries` or `topology`, or the numbers of a preset
     kind: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-const SECTIONS: [(Section, &str); 5] = [
+const SECTIONS: [(Section, &str); 6] = [
     (Section::Environment, "Environments: [environment] kind = …"),
     (Section::Arrival, "Arrivals: [arrival] kind = …"),
     (Section::Network, ""),
     (Section::Faults, ""),
     (Section::Adversaries, ""),
+    (Section::Topology, ""),
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
@@ -62,8 +63,8 @@ fn all() -> String {
     let summaries: Vec<String> = presets().iter().map(|preset| preset_summary(preset)).collect();
     let names = presets().iter().copied().zip(summaries.iter().map(String::as_str));
     text.push_str(&format!("Networks: [network] preset = …\n{}\n", listing::names(names)));
-    text + "`posse worlds KIND` shows the settings of one, `posse worlds network`, `posse worlds faults` and\n\
-            `posse worlds adversaries` those of the tables [network], [faults] and [adversaries].\n"
+    text + "`posse worlds KIND` shows the settings of one; with KIND `network`, `faults`, `adversaries` or `topology`\n\
+            those of the tables [network], [faults], [adversaries] and [topology].\n"
 }
 
 /// All variants with all their settings, as one JSON document.
@@ -77,6 +78,7 @@ fn all_as_json() -> Value {
         "presets": presets().iter().map(|preset| preset_as_json(preset)).collect::<Vec<_>>(),
         "faults": one(Section::Faults),
         "adversaries": one(Section::Adversaries),
+        "topology": one(Section::Topology),
     })
 }
 

@@ -71,6 +71,7 @@ impl Demo {
             world: self.world(),
             arrival: ArrivalConfig::default(),
             network: NetworkConfig::default(),
+            topology: posse_sim::TopologyConfig::default(),
             faults: FaultConfig::default(),
             adversaries: AdversaryConfig::default(),
             algorithm,

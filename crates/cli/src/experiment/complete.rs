@@ -26,7 +26,8 @@ pub(crate) fn complete(root: &Table, algorithms: &[&Table]) -> toml::Table {
     for (key, default) in [("seed", 0), ("repetitions", 1)] {
         whole.entry(key).or_insert(toml::Value::Integer(default));
     }
-    for section in Section::ALL {
+    // Relays are written down where an experiment speaks of them, and nowhere else.
+    for section in Section::ALL.into_iter().filter(|section| *section != Section::Topology) {
         let empty = || complete_section(section, &Table::default()).into();
         whole.entry(section.key()).or_insert_with(empty);
     }

@@ -323,6 +323,7 @@ fn stand_in(algorithm: &str) -> RunConfig {
         world: WorldConfig::Linear(LinearConfig::default()),
         arrival: ArrivalConfig::default(),
         network: NetworkConfig::default(),
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         adversaries: AdversaryConfig::default(),
         algorithm: named.expect("there are algorithms").clone(),

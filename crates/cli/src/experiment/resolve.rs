@@ -4,7 +4,7 @@
 use posse_core::{ConfigError, Seed};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, WorldConfig};
-use posse_sim::{AdversaryConfig, RunConfig};
+use posse_sim::{AdversaryConfig, RunConfig, TopologyConfig};
 use serde::de::DeserializeOwned;
 
 use super::diagnostic::Diagnostic;
@@ -63,7 +63,7 @@ fn section_of(config: &RunConfig, error: &ConfigError) -> Option<Section> {
     } else if config.arrival.build(agents, horizon, seed).err().as_ref() == Some(error) {
         Some(Section::Arrival)
     } else {
-        let rest = [Section::Network, Section::Faults, Section::Adversaries]
+        let rest = [Section::Network, Section::Faults, Section::Adversaries, Section::Topology]
             .into_iter()
             .find(|section| of(*section));
         Some(rest.unwrap_or(Section::Algorithm))
@@ -107,6 +107,7 @@ impl Combination<'_> {
             network: self.part::<NetworkConfig>(Section::Network)?,
             faults: self.part::<FaultConfig>(Section::Faults)?,
             adversaries: self.part::<AdversaryConfig>(Section::Adversaries)?,
+            topology: self.part::<TopologyConfig>(Section::Topology)?,
             algorithm,
         })
     }

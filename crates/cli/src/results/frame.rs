@@ -26,6 +26,11 @@ pub(crate) struct Frame {
     pub(crate) columns: Vec<(String, Values)>,
 }
 
+/// Whether any cell has relays. Without them, nothing is said about them.
+fn has_relays<'r>(mut rows: impl Iterator<Item = &'r Row<'r>>) -> bool {
+    rows.any(|row| !row.cell.config.topology.is_flat())
+}
+
 impl Frame {
     /// A row for each of `rows`: identity, every setting, every metric, seconds.
     pub(crate) fn summary(experiment: &Experiment, rows: &[Row<'_>]) -> Self {
@@ -43,10 +48,11 @@ impl Frame {
         frame.push("seed", whole(&|row| row.cell.config.seed.0));
         frame.push("agents", whole(&|row| row.cell.config.agents));
         frame.push("horizon", whole(&|row| row.cell.config.horizon));
-        for section in Section::ALL {
+        let relays = has_relays(rows.iter());
+        for section in Section::ALL.into_iter().filter(|section| *section != Section::Topology || relays) {
             frame.push_settings(section, rows);
         }
-        for metric in METRICS {
+        for metric in METRICS.iter().filter(|metric| relays || !metric.is_of_relays()) {
             frame.push(metric.name, measures(rows.iter().map(|row| (metric.of)(row.tally()))));
         }
         frame.push("seconds", Values::Number(rows.iter().map(|row| Some(row.record.seconds)).collect()));
@@ -80,10 +86,18 @@ impl Frame {
         frame.push("agents", Values::Text(agents.collect()));
         frame.push("step", measures(points.iter().map(|point| Measure::Whole(point.step))));
         frame.push("interactions", measures(points.iter().map(|p| Measure::Whole(p.tally.interactions))));
-        for metric in METRICS {
+        let relays = has_relays(rows.iter());
+        for metric in METRICS.iter().filter(|metric| relays || !metric.is_of_relays()) {
             // Of a round, of what was lost, or of what is looked up now and then, no group has a part of its own.
-            let of_all = ["rounds", "lost_observations", "failed_trainings", "honest_regret", "set_aside"]
-                .contains(&metric.name);
+            let of_all = [
+                "messages_at_root",
+                "rounds",
+                "lost_observations",
+                "failed_trainings",
+                "honest_regret",
+                "set_aside",
+            ]
+            .contains(&metric.name);
             let known =
                 |point: &Point<'_>| (!of_all || point.agents.is_none()).then(|| (metric.of)(point.tally));
             frame.push(metric.name, optional_measures(points.iter().map(known)));

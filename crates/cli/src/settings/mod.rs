@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 use posse_core::Algorithm;
 use posse_core::settings::{Described, DescribedKinds, Takes};
 pub(crate) use posse_core::settings::{Kind, Setting};
-use posse_sim::AdversaryConfig;
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, WorldConfig};
+use posse_sim::{AdversaryConfig, TopologyConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -41,14 +41,23 @@ pub(crate) enum Section {
     Faults,
     /// The table `[adversaries]`: which agents lie.
     Adversaries,
+    /// The table `[topology]`: the relays between agents and coordinator.
+    Topology,
     /// The tables `[[algorithm]]`: the algorithms that are compared.
     Algorithm,
 }
 
 impl Section {
     /// Every section, in the order of an experiment.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Environment, Self::Arrival, Self::Network, Self::Faults, Self::Adversaries, Self::Algorithm];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Environment,
+        Self::Arrival,
+        Self::Network,
+        Self::Faults,
+        Self::Adversaries,
+        Self::Topology,
+        Self::Algorithm,
+    ];
 
     /// Its key in an experiment.
     pub(crate) const fn key(self) -> &'static str {
@@ -58,6 +67,7 @@ impl Section {
             Self::Network => "network",
             Self::Faults => "faults",
             Self::Adversaries => "adversaries",
+            Self::Topology => "topology",
             Self::Algorithm => "algorithm",
         }
     }
@@ -73,7 +83,7 @@ impl Section {
         match self {
             Self::Environment | Self::Arrival => Some("kind"),
             Self::Algorithm => Some("name"),
-            Self::Network | Self::Faults | Self::Adversaries => None,
+            Self::Network | Self::Faults | Self::Adversaries | Self::Topology => None,
         }
     }
 
@@ -119,6 +129,11 @@ impl Section {
                 let settings = AdversaryConfig::settings();
                 vec![variant("adversaries", "which agents lie, and how", config, settings)]
             }
+            Self::Topology => {
+                let config = json(&TopologyConfig::default());
+                let settings = TopologyConfig::settings();
+                vec![variant("topology", "relays between agents and coordinator", config, settings)]
+            }
             Self::Algorithm => {
                 let all = Algorithm::all().into_iter();
                 all.map(|config| variant(config.name(), config.summary(), json(&config), config.settings()))
@@ -135,6 +150,7 @@ impl Section {
             Self::Network => Some("network"),
             Self::Faults => Some("faults"),
             Self::Adversaries => Some("adversaries"),
+            Self::Topology => Some("topology"),
             Self::Algorithm => None,
         }
     }
@@ -144,7 +160,7 @@ impl Section {
         match self {
             Self::Environment => "environment",
             Self::Arrival => "arrival",
-            Self::Network | Self::Faults | Self::Adversaries => "table",
+            Self::Network | Self::Faults | Self::Adversaries | Self::Topology => "table",
             Self::Algorithm => "algorithm",
         }
     }
@@ -195,6 +211,7 @@ impl Variant {
             Section::Network => filled::<NetworkConfig>(whole),
             Section::Faults => filled::<FaultConfig>(whole),
             Section::Adversaries => filled::<AdversaryConfig>(whole),
+            Section::Topology => filled::<TopologyConfig>(whole),
             Section::Algorithm => filled::<Algorithm>(whole),
         }?;
         match &filled[key] {

@@ -51,7 +51,7 @@ fn every_world_arrival_and_network_is_listed() {
         assert!(all["presets"].as_array().unwrap().iter().any(|listed| listed["name"] == preset));
     }
     assert_eq!(here(&["worlds", "wifi"]).stdout, "wifi: 3ms one way, up to 5ms more, 0.5 % lost\n");
-    for table in ["network", "faults", "adversaries"] {
+    for table in ["network", "faults", "adversaries", "topology"] {
         assert_eq!(here(&["worlds", table, "--json"]).json(), all[table]);
     }
 }

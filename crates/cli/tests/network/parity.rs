@@ -98,6 +98,7 @@ fn run(algorithm: Algorithm, world: WorldConfig) -> RunConfig {
             interval: TimeSpan::from_millis(100),
             ..NetworkConfig::default()
         },
+        topology: posse_sim::TopologyConfig::default(),
         faults: FaultConfig::default(),
         adversaries: AdversaryConfig::default(),
         algorithm,

@@ -1,6 +1,7 @@
 //! Recipes of the linear family.
 
 use crate::agent::{Agent, Shape};
+use crate::algorithm::Algorithm;
 use crate::clustered::config::ClusterPlan;
 use crate::clustered::fclub::ClusteredAgent;
 use crate::clustered::groups::Groups;
@@ -15,7 +16,14 @@ use crate::linear::{
 };
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
+use crate::relay::{LinkThresholds, Relay, Relaying};
 use crate::trigger::Threshold;
+
+/// Why the algorithms that price their messages have no relays.
+const ASKS: &str = "agents ask before they choose, and only the root knows the answer: use async-lin-ucb";
+
+/// Why private algorithms have no relays.
+const PRIVATE: &str = "no relay for sums with noise is built yet: leave out privacy";
 
 impl Recipe for LinUcb {
     fn name(&self) -> &'static str {
@@ -213,6 +221,23 @@ impl Recipe for AsyncLinUcb {
     fn privacy(&self) -> Option<&PrivacyConfig> {
         self.privacy.as_ref()
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        if self.privacy.is_some() {
+            return Relaying::No(PRIVATE);
+        }
+        Relaying::ByThresholds(self.protocol.thresholds())
+    }
+
+    fn on_level(&self, thresholds: LinkThresholds, agents: bool) -> Option<Algorithm> {
+        let protocol = self.protocol.on_level(thresholds, agents);
+        Some(Algorithm::AsyncLinUcb(Self { protocol, ..self.clone() }))
+    }
+
+    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        let dimension = shape.dimension();
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+    }
 }
 
 impl Recipe for AsyncLinTs {
@@ -250,6 +275,23 @@ impl Recipe for AsyncLinTs {
     fn privacy(&self) -> Option<&PrivacyConfig> {
         self.privacy.as_ref()
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        if self.privacy.is_some() {
+            return Relaying::No(PRIVATE);
+        }
+        Relaying::ByThresholds(self.protocol.thresholds())
+    }
+
+    fn on_level(&self, thresholds: LinkThresholds, agents: bool) -> Option<Algorithm> {
+        let protocol = self.protocol.on_level(thresholds, agents);
+        Some(Algorithm::AsyncLinTs(Self { protocol, ..self.clone() }))
+    }
+
+    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        let dimension = shape.dimension();
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+    }
 }
 
 impl Recipe for AsyncLinPhe {
@@ -275,6 +317,20 @@ impl Recipe for AsyncLinPhe {
 
     fn join_policy(&self) -> JoinPolicy {
         self.protocol.join
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByThresholds(self.protocol.thresholds())
+    }
+
+    fn on_level(&self, thresholds: LinkThresholds, agents: bool) -> Option<Algorithm> {
+        let protocol = self.protocol.on_level(thresholds, agents);
+        Some(Algorithm::AsyncLinPhe(Self { protocol, ..self.clone() }))
+    }
+
+    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        let dimension = shape.dimension();
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
     }
 }
 
@@ -310,6 +366,14 @@ impl Recipe for SyncLinUcb {
     fn privacy(&self) -> Option<&PrivacyConfig> {
         self.privacy.as_ref()
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        if self.privacy.is_some() { Relaying::No(PRIVATE) } else { Relaying::ByRounds }
+    }
+
+    fn relay(&self, shape: Shape, _above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension())))
+    }
 }
 
 impl Recipe for FedLinUcb {
@@ -340,6 +404,22 @@ impl Recipe for FedLinUcb {
 
     fn privacy(&self) -> Option<&PrivacyConfig> {
         self.privacy.as_ref()
+    }
+
+    fn relaying(&self, federation: &Federation) -> Relaying {
+        if self.privacy.is_some() {
+            return Relaying::No(PRIVATE);
+        }
+        let upload = self.threshold(federation);
+        Relaying::ByThresholds(LinkThresholds { upload, download: Threshold::NEVER })
+    }
+
+    fn on_level(&self, thresholds: LinkThresholds, _agents: bool) -> Option<Algorithm> {
+        Some(Algorithm::FedLinUcb(Self { upload_threshold: Some(thresholds.upload), ..self.clone() }))
+    }
+
+    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension(), above?)))
     }
 }
 
@@ -375,6 +455,20 @@ impl Recipe for AsyncLinUcbAm {
     fn takes_local_features(&self) -> bool {
         !self.duplicated
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByThresholds(self.protocol.thresholds())
+    }
+
+    fn on_level(&self, thresholds: LinkThresholds, agents: bool) -> Option<Algorithm> {
+        let protocol = self.protocol.on_level(thresholds, agents);
+        Some(Algorithm::AsyncLinUcbAm(Self { protocol, ..self.clone() }))
+    }
+
+    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+        let dimension = self.shared_dimension(shape);
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+    }
 }
 
 impl Recipe for ExchangeLinUcb {
@@ -400,6 +494,10 @@ impl Recipe for ExchangeLinUcb {
 
     fn join_policy(&self) -> JoinPolicy {
         JoinPolicy::PullOnJoin
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::No(ASKS)
     }
 }
 
@@ -427,6 +525,10 @@ impl Recipe for ExchangeLinTs {
     fn join_policy(&self) -> JoinPolicy {
         JoinPolicy::PullOnJoin
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::No(ASKS)
+    }
 }
 
 impl Recipe for ExchangeLinIgw {
@@ -452,5 +554,9 @@ impl Recipe for ExchangeLinIgw {
 
     fn join_policy(&self) -> JoinPolicy {
         JoinPolicy::PullOnJoin
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::No(ASKS)
     }
 }

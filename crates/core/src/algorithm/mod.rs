@@ -3,6 +3,7 @@
 mod clustered;
 mod glm;
 mod kernel;
+mod levels;
 mod linear;
 mod neural;
 mod outside;
@@ -27,6 +28,7 @@ use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
 use crate::settings::{Described, Setting};
 
+pub use levels::Levels;
 pub use outside::{Outside, OutsideFactory, Registry};
 
 /// Makes the list: the enum, its names and summaries, and the way to each recipe.

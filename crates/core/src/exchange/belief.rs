@@ -87,6 +87,25 @@ impl Belief {
         self.rested_since = Some(since);
     }
 
+    /// Adds evidence of others, checked before, to what is not sent yet: what a relay does.
+    pub(crate) fn absorb(&mut self, evidence: &Evidence) {
+        self.buffer.add(evidence);
+        self.forget_model();
+    }
+
+    /// All parts in one sum.
+    pub(crate) fn sum(&self) -> Evidence {
+        let mut sum = Evidence::clone(&self.base);
+        self.in_flight.iter().for_each(|evidence| sum.add(evidence));
+        sum.add(self.buffer.evidence());
+        sum
+    }
+
+    /// Information of everything but the buffer.
+    pub(crate) fn sent_information(&self) -> f64 {
+        self.information_of([&*self.base].into_iter().chain(&self.in_flight))
+    }
+
     /// Moves the buffer to what is on its way, and returns it as an upload.
     pub(crate) fn send(&mut self) -> EvidenceUpload {
         debug_assert!(self.in_flight.is_none(), "one upload at a time");

@@ -14,12 +14,14 @@ use crate::exchange::JoinPolicy;
 use crate::exchange::belief::{Adopted, Belief};
 use crate::ids::{AgentId, UserId};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
+use crate::linear::exchange_relay::ExchangeRelay;
 use crate::linear::lin_phe::{Perturbation, PerturbedHistory};
 use crate::linear::lin_ts::Thompson;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Uplink};
 use crate::privacy::PrivacyConfig;
 use crate::random::Seed;
+use crate::relay::LinkThresholds;
 use crate::trigger::{Threshold, UploadTrigger};
 use crate::width::{ModelConfig, NOT_NEGATIVE};
 use crate::wire::{self, v1};
@@ -89,6 +91,33 @@ impl ProtocolConfig {
     pub(crate) fn trigger(&self, agent: AgentId) -> UploadTrigger {
         let own = self.overrides.iter().find(|o| o.agent == agent).and_then(|o| o.upload_threshold);
         UploadTrigger::new(own.unwrap_or(self.upload_threshold), self.min_upload)
+    }
+
+    /// The thresholds of the links between agents and coordinator.
+    pub(crate) fn thresholds(&self) -> LinkThresholds {
+        LinkThresholds { upload: self.upload_threshold, download: self.download_threshold }
+    }
+
+    /// The same protocol with other thresholds. Agents keep thresholds of their own where these links are theirs.
+    pub(crate) fn on_level(&self, thresholds: LinkThresholds, agents: bool) -> Self {
+        Self {
+            upload_threshold: thresholds.upload,
+            download_threshold: thresholds.download,
+            overrides: if agents { self.overrides.clone() } else { Vec::new() },
+            ..self.clone()
+        }
+    }
+
+    /// A relay whose link to its parent has the thresholds `above`.
+    pub(crate) fn relay(
+        &self,
+        name: &'static str,
+        model: &ModelConfig,
+        dimension: usize,
+        above: LinkThresholds,
+    ) -> ExchangeRelay {
+        let below = self.coordinator(name, model, dimension);
+        ExchangeRelay::new(name, model.model(dimension), below, UploadTrigger::new(above.upload, 1))
     }
 
     pub(crate) fn coordinator(&self, name: &'static str, model: &ModelConfig, dimension: usize) -> Exchange {

@@ -81,6 +81,36 @@ impl Exchange {
         Outgoing::to(agent, Downlink::Snapshot(snapshot))
     }
 
+    /// Replaces all evidence, as a relay does that heard from its parent, or changes nothing. Then `everybody` gets
+    /// a snapshot, or those that are too far behind now.
+    pub(crate) fn replace(
+        &mut self,
+        evidence: Evidence,
+        everybody: bool,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
+        self.model.refresh([&evidence].into_iter())?;
+        self.evidence = Arc::new(evidence);
+        self.version = self.version.next();
+        if !everybody {
+            return Ok(self.snapshots_due());
+        }
+        let seats: Vec<_> = self.roster.iter().map(|seat| (seat.agent, seat.uploads)).collect();
+        Ok(seats.into_iter().map(|(agent, uploads)| self.snapshot_to(agent, uploads, false)).collect())
+    }
+
+    /// A snapshot for everyone who is too far behind, by rising agent.
+    fn snapshots_due(&mut self) -> Vec<Outgoing> {
+        let information = self.model.information();
+        let mut due = Vec::new();
+        while let Some(seat) = self.roster.first_due(information) {
+            let (agent, uploads) = (seat.agent, seat.uploads);
+            due.push((agent, self.snapshot_to(agent, uploads, false)));
+        }
+        // The same agents are due in any order. By agent, the order does not depend on the heap's layout.
+        due.sort_by_key(|(agent, _)| *agent);
+        due.into_iter().map(|(_, message)| message).collect()
+    }
+
     /// Adds an upload, or refuses it unchanged.
     fn add(&mut self, upload: &EvidenceUpload) -> Result<(), ProtocolError> {
         let (expected, got) = (self.evidence.dimension(), upload.evidence.dimension());
@@ -151,14 +181,7 @@ impl Coordinator for Exchange {
             let version = in_sync.then_some(self.version);
             Outgoing::to(from, Downlink::Receipt { number: got, version })
         };
-        let mut due = Vec::new();
-        while let Some(seat) = self.roster.first_due(information) {
-            let (agent, uploads) = (seat.agent, seat.uploads);
-            due.push((agent, self.snapshot_to(agent, uploads, false)));
-        }
-        // The same agents are due in any order. By agent, the order does not depend on the heap's layout.
-        due.sort_by_key(|(agent, _)| *agent);
-        Ok(std::iter::once(first).chain(due.into_iter().map(|(_, message)| message)).collect())
+        Ok(std::iter::once(first).chain(self.snapshots_due()).collect())
     }
 
     fn tick(&mut self, _now: Tick) -> Vec<Outgoing> {

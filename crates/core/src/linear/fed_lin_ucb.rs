@@ -17,9 +17,11 @@ use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::linear::async_lin_ucb::{receive_into, upload_if_due};
 use crate::linear::exchange::{DownloadPolicy, Exchange};
+use crate::linear::exchange_relay::ExchangeRelay;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Uplink};
 use crate::privacy::PrivacyConfig;
+use crate::relay::LinkThresholds;
 use crate::ridge::Ridge;
 use crate::trigger::{Threshold, UploadTrigger};
 use crate::width::ModelConfig;
@@ -50,7 +52,7 @@ impl FedLinUcb {
         self.upload_threshold.map_or(Ok(()), |t| t.check_ratio("upload_threshold"))
     }
 
-    fn threshold(&self, federation: &Federation) -> Threshold {
+    pub(crate) fn threshold(&self, federation: &Federation) -> Threshold {
         let m = federation.agents.max(1) as f64;
         self.upload_threshold.unwrap_or(Threshold(1.0 + 1.0 / (m * m)))
     }
@@ -82,6 +84,12 @@ impl FedLinUcb {
 
     pub(crate) fn coordinator(&self, dimension: usize) -> Exchange {
         Exchange::new(NAME, self.model.model(dimension), DownloadPolicy::AfterUpload, JoinPolicy::Lazy)
+    }
+
+    /// A relay that answers each upload with all it knows, and exchanges with its parent when that is due.
+    pub(crate) fn relay(&self, dimension: usize, above: LinkThresholds) -> ExchangeRelay {
+        let trigger = UploadTrigger::new(above.upload, 1);
+        ExchangeRelay::new(NAME, self.model.model(dimension), self.coordinator(dimension), trigger)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::exchange::JoinPolicy;
 use crate::exchange::belief::{Belief, InFlight};
 use crate::ids::{RoundId, UserId};
 use crate::linear::evidence_rounds::EvidenceRounds;
+use crate::linear::round_relay::RoundRelay;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
 use crate::privacy::PrivacyConfig;
@@ -74,6 +75,12 @@ impl SyncLinUcb {
 
     pub(crate) fn coordinator(&self, dimension: usize) -> EvidenceRounds {
         EvidenceRounds::new(self.model.model(dimension), self.join, self.round_deadline)
+    }
+
+    /// A relay that waits for its children half as long as the root does, so that its answer is there in time.
+    pub(crate) fn relay(&self, dimension: usize) -> RoundRelay {
+        let half = |deadline: TimeSpan| TimeSpan::from_micros(deadline.as_micros() / 2);
+        RoundRelay::new(self.model.model(dimension), self.join, self.round_deadline.map(half))
     }
 }
 

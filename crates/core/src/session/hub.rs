@@ -9,8 +9,11 @@ use crate::coordinator::{Coordinator, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::ids::{AgentId, Epoch, Incarnation, Tick};
 use crate::message::{Downlink, Outgoing};
+use crate::relay::Relay;
 use crate::session::frame::{DownFrame, UpFrame};
 use crate::session::log::{LogEntry, LogEvent};
+use crate::session::relayed::Machine;
+use crate::session::upstream::Upstream;
 use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
 
@@ -21,8 +24,14 @@ use crate::wire::{self, v1};
 ///
 /// Times come from a clock that does not jump. A time before [`latest`](Self::latest) counts as that one,
 /// so deadlines cannot be put off by a clock that was set back.
+///
+/// A relay has such a hub as well, made by [`Hub::relay`]. Its steps hold frames for its parent too, and every frame
+/// of its parent goes to [`hear`](Self::hear). One log keeps both sides: replayed, it brings back what the relay owes
+/// its parent along with what it owes its children.
 pub struct Hub {
-    coordinator: Box<dyn Coordinator>,
+    machine: Machine,
+    /// A relay's end of the link to its parent.
+    parent: Option<Upstream>,
     epoch: Epoch,
     links: BTreeMap<AgentId, LinkState>,
     /// Messages that are not acknowledged, for the few agents that have any.
@@ -41,6 +50,8 @@ pub struct Step {
     pub log: Vec<LogEntry>,
     /// Frames to send, each with its recipient.
     pub frames: Vec<(AgentId, DownFrame)>,
+    /// Frames to send to the parent, if this is a relay.
+    pub up: Vec<UpFrame>,
 }
 
 /// What is remembered of an agent's link, also while nothing is on it.
@@ -72,8 +83,26 @@ impl Hub {
     /// `resend_after`.
     #[must_use]
     pub fn new(coordinator: Box<dyn Coordinator>, resend_after: TimeSpan) -> Self {
+        Self::of(Machine::Coordinator(coordinator), None, resend_after)
+    }
+
+    /// A relay at the beginning of its history. To its parent it is the agent `id` in its life `incarnation`. Say
+    /// [`hello`](Self::hello) next, and after every restart.
+    #[must_use]
+    pub fn relay(
+        mut relay: Box<dyn Relay>,
+        id: AgentId,
+        incarnation: Incarnation,
+        resend_after: TimeSpan,
+    ) -> Self {
+        relay.begin_life(incarnation);
+        Self::of(Machine::relay(relay), Some(Upstream::new(id, incarnation, resend_after)), resend_after)
+    }
+
+    fn of(machine: Machine, parent: Option<Upstream>, resend_after: TimeSpan) -> Self {
         Self {
-            coordinator,
+            machine,
+            parent,
             epoch: Epoch(0),
             links: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -81,6 +110,45 @@ impl Hub {
             resend_after,
             latest: Tick(0),
         }
+    }
+
+    /// Makes a relay known to its parent: at the beginning, after a restart, and whenever the link was cut. Does
+    /// nothing for a coordinator, which has no parent.
+    pub fn hello(&mut self, now: Tick) -> Step {
+        let now = now.max(self.latest);
+        let mut step = Step::default();
+        if let Some(parent) = &mut self.parent {
+            // Acknowledgements are not in the log, so that all messages that wait may have left before.
+            parent.finish_replay(usize::MAX);
+            step.up.push(parent.hello(now));
+        }
+        step
+    }
+
+    /// Takes in a frame of a relay's parent. An error means that nothing has changed.
+    ///
+    /// [`ProtocolError::FrameGap`] means that the parent has heard more from this relay than it can have said: the end
+    /// of its log is lost and was told to the parent before, or another process speaks in its name. Such a relay cannot
+    /// go on without counting something twice.
+    pub fn hear(&mut self, now: Tick, frame: DownFrame) -> Result<Step, ProtocolError> {
+        let now = now.max(self.latest);
+        let mut step = Step::default();
+        let (Machine::Relay(relayed), Some(parent)) = (&mut self.machine, &mut self.parent) else {
+            return Err(ProtocolError::UnknownAgent(AgentId(0)));
+        };
+        let news = parent.is_news(&frame).then(|| frame.clone());
+        let mut down = Vec::new();
+        let answer = parent.receive(now, frame, |message| {
+            let passed = relayed.relay.hear(now, message)?;
+            down = passed.down;
+            Ok(passed.up)
+        })?;
+        step.up.extend(answer);
+        if let Some(frame) = news {
+            self.record(now, LogEvent::Heard(frame), &mut step);
+            self.enqueue(now, down, &mut step);
+        }
+        Ok(step)
     }
 
     /// Takes in a frame. An error means that nothing has changed.
@@ -136,7 +204,7 @@ impl Hub {
             (link.gone, link.acquainted) = (true, false);
             self.drop_queue(agent);
             self.record(now, LogEvent::Left(agent), &mut step);
-            let outgoing = self.coordinator.leave(now, agent);
+            let outgoing = self.machine.coordinator_mut().leave(now, agent);
             self.enqueue(now, outgoing, &mut step);
         }
         step
@@ -152,7 +220,7 @@ impl Hub {
     pub fn tick_without(&mut self, now: Tick, is_away: impl Fn(AgentId) -> bool) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
-        if self.coordinator.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.machine.coordinator().deadline().is_some_and(|deadline| deadline <= now) {
             self.let_coordinator_act(now, now, self.absent(is_away), &mut step);
         }
         while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
@@ -162,6 +230,9 @@ impl Hub {
             }
             self.send_next(now, agent, &mut step);
         }
+        if let Some(parent) = &mut self.parent {
+            step.up.extend(parent.tick(now));
+        }
         step
     }
 
@@ -170,7 +241,7 @@ impl Hub {
     pub fn pass_deadline(&mut self, now: Tick) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
-        if let Some(deadline) = self.coordinator.deadline() {
+        if let Some(deadline) = self.machine.coordinator().deadline() {
             self.let_coordinator_act(now, deadline.max(now), self.absent(|_| true), &mut step);
         }
         step
@@ -178,7 +249,7 @@ impl Hub {
 
     /// Those of the agents that the open round waits for that are away.
     fn absent(&self, is_away: impl Fn(AgentId) -> bool) -> BTreeSet<AgentId> {
-        let waits_for = self.coordinator.waits_for().into_iter().flatten();
+        let waits_for = self.machine.coordinator().waits_for().into_iter().flatten();
         waits_for.copied().filter(|agent| is_away(*agent)).collect()
     }
 
@@ -186,9 +257,9 @@ impl Hub {
     fn let_coordinator_act(&mut self, now: Tick, due: Tick, absent: BTreeSet<AgentId>, step: &mut Step) {
         let outgoing = if absent.is_empty() {
             self.record(now, LogEvent::Ticked, step);
-            self.coordinator.tick(due)
+            self.machine.coordinator_mut().tick(due)
         } else {
-            let outgoing = self.coordinator.tick_without(due, &absent);
+            let outgoing = self.machine.coordinator_mut().tick_without(due, &absent);
             self.record(now, LogEvent::TickedWithout(absent), step);
             outgoing
         };
@@ -199,7 +270,8 @@ impl Hub {
     #[must_use]
     pub fn deadline(&self) -> Option<Tick> {
         let resend = self.timers.first().map(|(due, _)| *due);
-        [resend, self.coordinator.deadline()].into_iter().flatten().min()
+        let parent = self.parent.as_ref().and_then(Upstream::deadline);
+        [resend, parent, self.machine.coordinator().deadline()].into_iter().flatten().min()
     }
 
     /// Applies an entry of the log. Frames are not sent again; whatever is not acknowledged leaves at the
@@ -207,6 +279,9 @@ impl Hub {
     pub fn replay(&mut self, entry: LogEntry) -> Result<(), ProtocolError> {
         let mut void = Step::default();
         let now = entry.tick.max(self.latest);
+        if let Some(parent) = &mut self.parent {
+            parent.begin_replay();
+        }
         match entry.event {
             LogEvent::Joined(agent, incarnation) => {
                 self.begin_life(now, agent, incarnation, &mut void);
@@ -215,6 +290,7 @@ impl Hub {
             // What the agent had shared is not among the entries that are replayed; its life ends here.
             LogEvent::Left(agent) | LogEvent::Retracted(agent) => drop(self.leave(now, agent)),
             LogEvent::EpochBegan(epoch) => drop(self.begin_epoch(now, epoch)),
+            LogEvent::Heard(frame) => drop(self.hear(now, frame)?),
             LogEvent::Accepted(agent, frame) => {
                 self.accept(now, agent, frame)?;
                 // An acknowledgement in it may have freed the link for what waits.
@@ -229,7 +305,7 @@ impl Hub {
     /// The entry was written because a deadline had passed, or was let pass early. Logs of version 0.1 counted deadlines from an
     /// earlier moment, so by this hub's reckoning it may lie ahead; it passed all the same.
     fn act_again(&mut self, now: Tick, absent: BTreeSet<AgentId>, step: &mut Step) {
-        let due = self.coordinator.deadline().map_or(now, |deadline| deadline.max(now));
+        let due = self.machine.coordinator().deadline().map_or(now, |deadline| deadline.max(now));
         self.let_coordinator_act(now, due, absent, step);
     }
 
@@ -253,7 +329,22 @@ impl Hub {
     /// The coordinator that this hub stands for.
     #[must_use]
     pub fn coordinator(&self) -> &dyn Coordinator {
-        &*self.coordinator
+        self.machine.coordinator()
+    }
+
+    /// The relay that this hub stands for, if it is not a coordinator.
+    #[must_use]
+    pub fn as_relay(&self) -> Option<&dyn Relay> {
+        match &self.machine {
+            Machine::Coordinator(_) => None,
+            Machine::Relay(relayed) => Some(&*relayed.relay),
+        }
+    }
+
+    /// A relay's newest message from its parent: the parent's epoch, and the number in it.
+    #[must_use]
+    pub fn heard(&self) -> Option<(Epoch, u64)> {
+        self.parent.as_ref().map(|parent| (parent.epoch, parent.received))
     }
 
     /// The epoch: how often this coordinator has lost part of its history.
@@ -318,9 +409,10 @@ impl Hub {
                 queue.messages.iter().map(queued).collect()
             }),
         });
-        let machine = self.coordinator.save();
+        let machine = self.machine.coordinator().save();
         let latest = self.latest.0;
-        v1::HubState { epoch: self.epoch.0, seats: seats.collect(), machine, latest }.encode_to_vec()
+        let parent = self.parent.as_ref().map(Upstream::save);
+        v1::HubState { epoch: self.epoch.0, seats: seats.collect(), machine, latest, parent }.encode_to_vec()
     }
 
     /// Goes on from a saved state, or changes nothing.
@@ -351,12 +443,21 @@ impl Hub {
                 queues.insert(agent, Queue { messages, in_flight });
             }
         }
-        self.coordinator.restore(&state.machine)?;
+        let parent = match (&self.parent, state.parent) {
+            (None, None) => None,
+            (Some(parent), Some(state)) => Some(parent.restored(state)?),
+            _ => return Err(DecodeError::invalid("hub", "a relay's state is not a coordinator's")),
+        };
+        self.machine.coordinator_mut().restore(&state.machine)?;
+        self.parent = parent;
+        if let (Machine::Relay(relayed), Some(parent)) = (&mut self.machine, &self.parent) {
+            relayed.relay.begin_life(parent.incarnation);
+        }
         self.epoch = Epoch(state.epoch);
         (self.links, self.queues, self.timers) = (links, queues, timers);
         // States of version 0.1 do not say when they were saved. A round that was open in one must not wait
         // for a deadline by another clock, so its deadline has passed.
-        let unknown = || self.coordinator.deadline().unwrap_or(Tick(0));
+        let unknown = || self.machine.coordinator().deadline().unwrap_or(Tick(0));
         self.latest = if state.latest == 0 { unknown() } else { Tick(state.latest) };
         Ok(())
     }
@@ -374,7 +475,7 @@ impl Hub {
             LinkState { incarnation, accepted: 0, numbered: 0, received: 0, acquainted: true, gone: false },
         );
         self.record(now, LogEvent::Joined(agent, incarnation), step);
-        let outgoing = self.coordinator.join(now, agent, Entrance::NewLife);
+        let outgoing = self.machine.coordinator_mut().join(now, agent, Entrance::NewLife);
         self.enqueue(now, outgoing, step);
     }
 
@@ -386,7 +487,7 @@ impl Hub {
             link.acquainted = true;
         }
         self.record(now, LogEvent::Returned(agent), step);
-        let outgoing = self.coordinator.join(now, agent, Entrance::Returning);
+        let outgoing = self.machine.coordinator_mut().join(now, agent, Entrance::Returning);
         self.enqueue(now, outgoing, step);
     }
 
@@ -400,7 +501,7 @@ impl Hub {
         }
         let acknowledged = frame.acknowledged;
         if let (true, Some(message)) = (frame.sequence == expected, &frame.message) {
-            let outgoing = self.coordinator.receive(now, from, message.clone())?;
+            let outgoing = self.machine.coordinator_mut().receive(now, from, message.clone())?;
             self.links.get_mut(&from).expect("it was there").accepted = expected;
             self.record(now, LogEvent::Accepted(from, frame), &mut step);
             self.acknowledge(from, acknowledged);
@@ -446,6 +547,10 @@ impl Hub {
         }
         for agent in touched {
             self.send_next(now, agent, step);
+        }
+        // What a relay has to say to its parent comes from the same calls.
+        if let (Machine::Relay(relayed), Some(parent)) = (&mut self.machine, &mut self.parent) {
+            step.up.extend(relayed.said.drain(..).filter_map(|message| parent.submit(now, message)));
         }
     }
 

@@ -10,7 +10,7 @@ use crate::evidence::Evidence;
 use crate::ids::{AgentId, Epoch, Incarnation, Tick};
 use crate::message::Uplink;
 use crate::parcel::Parcel;
-use crate::session::frame::UpFrame;
+use crate::session::frame::{DownFrame, UpFrame};
 use crate::wire::{self, v1};
 
 /// The field of an accepted frame in `LogEntry` of frame.proto.
@@ -46,6 +46,8 @@ pub enum LogEvent {
     /// An operator took out what an agent had shared. Every message that it sent before counts for nothing, which a
     /// hub cannot know by itself: the host leaves them out of the entries that it replays ([`LogEntry::without`]).
     Retracted(AgentId),
+    /// A relay took in a message of its parent, in this frame.
+    Heard(DownFrame),
 }
 
 impl LogEntry {
@@ -65,6 +67,7 @@ impl LogEntry {
             }
             LogEvent::EpochBegan(epoch) => (0, Event::EpochBegan(epoch.0)),
             LogEvent::Retracted(agent) => (agent.0, Event::Retracted(v1::Retracted {})),
+            LogEvent::Heard(frame) => (0, Event::Heard(frame.to_wire())),
         };
         v1::LogEntry { agent, tick: self.tick.0, event: Some(event) }.encode_to_vec()
     }
@@ -102,6 +105,7 @@ impl LogEntry {
             }
             Event::EpochBegan(epoch) => LogEvent::EpochBegan(Epoch(epoch)),
             Event::Retracted(_) => LogEvent::Retracted(agent),
+            Event::Heard(frame) => LogEvent::Heard(DownFrame::from_wire(frame)?),
         };
         Ok(Self { tick: Tick(entry.tick), event })
     }

@@ -12,6 +12,8 @@
 //!   is void.
 //! - **Epoch.** A coordinator that lost part of its history begins a new epoch; each agent that comes back
 //!   is introduced again and receives an authoritative snapshot.
+//! - **Relays.** A relay's hub has the lower end of a link to its parent as well. What it hears there is logged
+//!   like what it accepts from its children.
 //! - **Log.** Whatever changes a hub is handed out as a [`LogEntry`]. Keep the entries before sending the
 //!   frames that come with them, and [`Hub::replay`] brings the hub back with the same bits.
 
@@ -19,6 +21,8 @@ mod endpoint;
 mod frame;
 mod hub;
 mod log;
+mod relayed;
+mod upstream;
 
 pub use endpoint::Endpoint;
 pub use frame::{DownFrame, UpFrame};

@@ -554,7 +554,7 @@ pub struct LogEntry {
     pub agent: u64,
     #[prost(uint64, tag = "2")]
     pub tick: u64,
-    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "log_entry::Event", tags = "3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub event: ::core::option::Option<log_entry::Event>,
 }
 /// Nested message and enum types in `LogEntry`.
@@ -583,6 +583,9 @@ pub mod log_entry {
         /// Time passed, or all agents that a round waited for were away, and the coordinator acted on it.
         #[prost(message, tag = "10")]
         TickedWithout(super::TickedWithout),
+        /// A relay took in a message of its parent.
+        #[prost(message, tag = "11")]
+        Heard(super::DownFrame),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -818,6 +821,37 @@ pub struct ExchangeCoordinatorState {
     #[prost(message, optional, tag = "9")]
     pub ages: ::core::option::Option<AgesState>,
 }
+/// A relay of the asynchronous protocols.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExchangeRelayState {
+    /// The coordinator that its children see.
+    #[prost(bytes = "vec", tag = "1")]
+    pub below: ::prost::alloc::vec::Vec<u8>,
+    /// What its parent sees.
+    #[prost(message, optional, tag = "2")]
+    pub view: ::core::option::Option<ViewState>,
+    /// Information of what the parent has or is about to have.
+    #[prost(double, tag = "3")]
+    pub sent_information: f64,
+}
+/// A relay of rounds of evidence.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RoundRelayState {
+    /// The coordinator that its children see, with its own versions and rounds; `opened` to `included` are the open round.
+    #[prost(message, optional, tag = "1")]
+    pub below: ::core::option::Option<CoordinatorState>,
+    /// The state of its parent, and the parent's round that is open here.
+    #[prost(uint64, tag = "2")]
+    pub parent_version: u64,
+    #[prost(uint64, tag = "3")]
+    pub parent_round: u64,
+    /// A round was asked for.
+    #[prost(bool, tag = "4")]
+    pub requested: bool,
+    /// The parts of the open round were sent.
+    #[prost(bool, tag = "5")]
+    pub answered: bool,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EndpointState {
     #[prost(uint64, tag = "1")]
@@ -881,6 +915,9 @@ pub struct HubState {
     /// When the last event of the log happened, in microseconds. Time goes on from here after a restart.
     #[prost(uint64, tag = "4")]
     pub latest: u64,
+    /// A relay's end of the link to its parent; its machine is the one above.
+    #[prost(message, optional, tag = "5")]
+    pub parent: ::core::option::Option<EndpointState>,
 }
 /// Sums over the observations between two releases, in units of fixed point: the lower triangle of Σxxᵀ, then Σxy.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

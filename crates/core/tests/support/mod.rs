@@ -297,6 +297,7 @@ pub(crate) fn log_entries() -> impl Strategy<Value = LogEntry> {
         agents().prop_map(LogEvent::Left),
         agents().prop_map(LogEvent::Retracted),
         (agents(), up_frames()).prop_map(|(agent, frame)| LogEvent::Accepted(agent, frame)),
+        down_frames().prop_map(LogEvent::Heard),
         Just(LogEvent::Ticked),
         proptest::collection::btree_set(any::<u64>().prop_map(AgentId), 1..4)
             .prop_map(LogEvent::TickedWithout),

@@ -37,7 +37,7 @@ const AT_ONCE: usize = 8;
 const LEAST: usize = 1 << 20;
 
 /// A way to the coordinator.
-pub(super) struct Carrier {
+pub(crate) struct Carrier {
     /// The coordinators, and which of them is asked.
     endpoints: Vec<(String, Endpoint)>,
     current: usize,
@@ -59,7 +59,7 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    pub(super) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
         let wrong = |name, value: &str, allowed| ConfigError::new(name, value, allowed);
         let urls: Vec<&str> = config.coordinator.split(',').map(str::trim).collect();
         let endpoint = |url: &&str| Ok(((*url).to_owned(), endpoint(url, config, urls.len() > 1)?));
@@ -97,7 +97,7 @@ impl Carrier {
         })
     }
 
-    fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
         metadata.insert(self.credential.0, self.credential.1.clone());
@@ -111,7 +111,7 @@ impl Carrier {
         request
     }
 
-    async fn client(&mut self) -> Result<CoordinatorClient<Channel>, Status> {
+    pub(crate) async fn client(&mut self) -> Result<CoordinatorClient<Channel>, Status> {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
@@ -127,7 +127,7 @@ impl Carrier {
 
     /// Chooses the coordinator that is asked next, after what one said or did not say. Returns how long to wait before:
     /// the pause grows when all of them were asked in vain.
-    fn turn(&mut self, ended: Option<&Status>, config: &AgentConfig, attempt: u32) -> Duration {
+    pub(crate) fn turn(&mut self, ended: Option<&Status>, config: &AgentConfig, attempt: u32) -> Duration {
         self.client = None;
         let count = self.endpoints.len();
         let Some(status) = ended.filter(|status| count > 1 && !is_final(status)) else {
@@ -143,8 +143,14 @@ impl Carrier {
     }
 
     /// Names these processes in every join from now on, this one last.
-    pub(super) fn set_instances(&mut self, instances: &[u64]) {
+    pub(crate) fn set_instances(&mut self, instances: &[u64]) {
         self.instances = instances.to_vec();
+    }
+
+    /// Bytes of the longest frame that may come, as the last join said.
+    #[cfg(feature = "coordinator")]
+    pub(crate) const fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Takes the token that is in its file now. If the file cannot be read, the old token stays.
@@ -157,7 +163,7 @@ impl Carrier {
     }
 
     /// Joins to go on with a life, or for a new one after it; 0 stands for no life at all.
-    async fn join(&mut self, life: u64, resumes: bool) -> Result<JoinReply, Status> {
+    pub(crate) async fn join(&mut self, life: u64, resumes: bool) -> Result<JoinReply, Status> {
         self.refresh_token();
         let (instance, previous) =
             self.instances.split_last().map_or((0, &[][..]), |(own, earlier)| (*own, earlier));
@@ -188,7 +194,7 @@ impl Carrier {
     }
 
     /// Asks for the rules and a new life until there is an answer.
-    pub(super) async fn join_patiently(
+    pub(crate) async fn join_patiently(
         &mut self,
         config: &AgentConfig,
     ) -> Result<(Rules, Incarnation), AgentError> {
@@ -277,7 +283,7 @@ fn bearer(token: &str) -> Result<(&'static str, MetadataValue<Ascii>), ConfigErr
 }
 
 /// The answer to a call, unless it takes too long.
-async fn in_time<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
+pub(crate) async fn in_time<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
     let answer = tokio::time::timeout(PATIENCE, call).await;
     Ok(answer.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
 }

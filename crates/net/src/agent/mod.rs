@@ -32,6 +32,14 @@ use crate::trace::Traced;
 use life::Life;
 use link::Carrier;
 
+/// What a relay needs to speak to its parent as an agent does.
+#[cfg(feature = "coordinator")]
+pub(crate) mod carriage {
+    pub(crate) use super::link::{Carrier, in_time};
+}
+#[cfg(feature = "coordinator")]
+pub(crate) use noise::instance;
+
 /// An agent. Cheap to clone; all clones are the same agent, usable from any thread.
 ///
 /// When the last clone is dropped, the agent stops carrying messages. With a state it can go on from there, as after a

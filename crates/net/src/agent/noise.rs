@@ -41,7 +41,7 @@ impl Secret {
 ///
 /// # Panics
 /// If the system has no random numbers.
-pub(super) fn instance() -> u64 {
+pub(crate) fn instance() -> u64 {
     let Secret(bytes) = Secret::draw();
     let (number, _) = bytes.split_first_chunk::<8>().expect("there are 32 bytes");
     u64::from_le_bytes(*number).max(1)

@@ -170,6 +170,14 @@ pub enum ServeError {
         /// The error that kept the federation from opening.
         error: FederationError,
     },
+    /// A relay does not find its parent, or is not taken there.
+    #[error("federation \"{name}\" is a relay: {why}")]
+    Relay {
+        /// The name of the federation.
+        name: String,
+        /// What kept the relay from joining.
+        why: String,
+    },
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
@@ -239,6 +247,11 @@ impl ServeConfig {
         }
         for (index, federation) in self.federations.iter().enumerate() {
             federation.check()?;
+            if federation.parent.is_some() && self.storage.kind != StorageKind::Files {
+                // Who a relay is at its parent is kept beside its log, in files.
+                let allowed = "a relay keeps its log in files: leave out [storage]";
+                return Err(ConfigError::new("parent", &federation.name, allowed));
+            }
             if self.federations[..index].iter().any(|other| other.name == federation.name) {
                 let allowed = "every federation needs a name of its own";
                 return Err(ConfigError::new("name", &federation.name, allowed));
@@ -367,7 +380,7 @@ impl Running {
 
 /// Starts a coordinator: opens every federation from its log, then listens for agents. Fails if the settings
 /// are impossible, a file cannot be read or an address is taken.
-pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, ServeError> {
+pub async fn serve(mut config: ServeConfig, options: Options) -> Result<Running, ServeError> {
     config.check(options.insecure)?;
     let metrics = Metrics::default();
     metrics.build(options.commit.as_deref());
@@ -378,6 +391,10 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
     let listener = listen(config.listen).await?;
     let address =
         listener.local_addr().map_err(|error| ServeError::Listen { address: config.listen, error })?;
+    for federation in &mut config.federations {
+        let directory = config.data.join("federations").join(&federation.name);
+        *federation = introduced(federation, &directory).await?;
+    }
     let Opened { tokens, federations } = open(&config, &options, &metrics, address).await?;
     let shared = Arc::new(ServiceState {
         federations: federations.clone(),
@@ -444,11 +461,35 @@ pub async fn serve(config: ServeConfig, options: Options) -> Result<Running, Ser
             let _ = axum::serve(listener, site).with_graceful_shutdown(shutdown).await;
         }));
     }
+    #[cfg(feature = "agent")]
+    for relay in federations.iter().filter(|federation| federation.config().parent.is_some()) {
+        tasks.push(tokio::spawn(crate::relay::drive(relay.clone(), stopped.clone())));
+    }
     let changeable = Arc::new(changeable);
     tasks.push(tokio::spawn(housekeeping(federations.clone(), Arc::clone(&changeable), health, stopped)));
     info!(%address, federations = federations.len(), tls = config.tls.is_some(), "listening");
     let limits = Mutex::new(config.limits);
     Ok(Running { address, admin: admin_address, federations, metrics, changeable, limits, stop, tasks })
+}
+
+/// The settings of a federation, with who it is at its parent if it is a relay.
+#[cfg(feature = "agent")]
+async fn introduced(federation: &FederationConfig, directory: &Path) -> Result<FederationConfig, ServeError> {
+    let introduced = crate::relay::introduce(federation.clone(), directory).await;
+    introduced.map_err(|error| ServeError::Relay { name: federation.name.clone(), why: error.to_string() })
+}
+
+/// A program that was built without agents cannot be one to a parent.
+#[cfg(not(feature = "agent"))]
+async fn introduced(
+    federation: &FederationConfig,
+    _directory: &Path,
+) -> Result<FederationConfig, ServeError> {
+    if federation.parent.is_some() {
+        let why = "this program was built without the feature `agent`".to_owned();
+        return Err(ServeError::Relay { name: federation.name.clone(), why });
+    }
+    Ok(federation.clone())
 }
 
 /// Says over gRPC whether all federations are well and led from here.

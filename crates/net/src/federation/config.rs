@@ -5,11 +5,14 @@ use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry, LogEvent};
 use posse_core::settings::Described;
-use posse_core::{AgentId, Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape, TimeSpan};
+use posse_core::{
+    AgentId, Algorithm, ConfigError, Federation, LinUcb, LinkThresholds, Placement, Relay, Relaying, Seed,
+    Shape, TimeSpan,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FederationError, deadline};
+use super::{FederationError, ParentConfig, deadline};
 use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
 use crate::upgrade;
@@ -75,6 +78,10 @@ pub struct FederationConfig {
     /// only as long as every entry since the beginning is there. Default false.
     #[serde(default)]
     pub keep_history: bool,
+    /// The parent of this federation. With one, this coordinator is a relay: it collects what its own agents share
+    /// and passes it on. Not set: it is the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentConfig>,
 }
 
 const fn default_agents() -> u64 {
@@ -127,6 +134,7 @@ impl FederationConfig {
             deadline: default_deadline(),
             lease: default_lease(),
             keep_history: false,
+            parent: None,
         }
     }
 
@@ -190,6 +198,9 @@ impl FederationConfig {
             }
         }
         self.algorithm.check(self.shape())?;
+        if let Some(parent) = &self.parent {
+            self.relay(&self.algorithm, parent)?;
+        }
         self.check_lengths()
     }
 
@@ -241,7 +252,26 @@ impl FederationConfig {
     /// A hub at the beginning of its history.
     pub fn hub(&self) -> Result<Hub, ConfigError> {
         let algorithm = deadline::with_default(&self.algorithm, self.deadline);
-        Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after))
+        let Some(parent) = &self.parent else {
+            return Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after));
+        };
+        let identity = &parent.identity;
+        Ok(Hub::relay(self.relay(&algorithm, parent)?, identity.id(), identity.life(), self.resend_after))
+    }
+
+    /// The machine of a relay. Fails with the reason if the algorithm has none.
+    fn relay(&self, algorithm: &Algorithm, parent: &ParentConfig) -> Result<Box<dyn Relay>, ConfigError> {
+        algorithm.check(self.shape())?;
+        let refused = |reason| ConfigError::new("algorithm", algorithm.name(), reason);
+        let above = match algorithm.with_recipe(|recipe| recipe.relaying(&self.federation())) {
+            Relaying::No(reason) => return Err(refused(reason)),
+            Relaying::ByThresholds(whole) => {
+                Some(LinkThresholds { upload: parent.upload_threshold.unwrap_or(whole.upload), ..whole })
+            }
+            _ => None,
+        };
+        let relay = algorithm.with_recipe(|recipe| recipe.relay(self.shape(), above));
+        relay.ok_or_else(|| refused("it has no relay"))
     }
 
     /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings. What a retracted

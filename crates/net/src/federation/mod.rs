@@ -9,6 +9,7 @@ mod last_words;
 mod lives;
 mod outbox;
 mod owner;
+mod parent;
 mod possible;
 mod presence;
 mod refusal;
@@ -30,6 +31,8 @@ pub use accounts::AgentInfo;
 pub use config::FederationConfig;
 pub(crate) use last_words::LastWord;
 pub(crate) use outbox::{FrameStream, Outbox, gone, outbox};
+pub use parent::ParentConfig;
+pub(crate) use parent::RelayIdentity;
 pub use refusal::{Reason, Refusal};
 
 use crate::audit::Audit;
@@ -170,6 +173,8 @@ pub struct FederationView {
     pub staleness: f64,
     /// The next entry of the log.
     pub next_entry: u64,
+    /// Of a relay: observations that are not known to have reached its parent. 0 at the root.
+    pub unsent: u64,
     /// Everything the coordinator inside holds, encoded.
     pub state: Vec<u8>,
 }
@@ -247,6 +252,15 @@ pub(crate) enum Command {
     },
     Waiting {
         reply: oneshot::Sender<Vec<AgentId>>,
+    },
+    /// A relay has a new link to its parent; frames for the parent go there from here on.
+    AttachParent {
+        outbox: mpsc::Sender<UpFrame>,
+    },
+    /// A frame of a relay's parent.
+    Heard {
+        frame: Box<DownFrame>,
+        reply: Reply<()>,
     },
     Drain {
         reply: oneshot::Sender<()>,

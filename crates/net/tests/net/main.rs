@@ -13,6 +13,7 @@ mod operations;
 mod presence;
 mod privacy;
 mod proxy;
+mod relay;
 mod retraction;
 mod security;
 mod sidecar;

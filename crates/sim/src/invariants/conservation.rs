@@ -131,11 +131,14 @@ impl Invariant for Uploads {
                 let in_flight = stage.agent(*agent).and_then(|a| a.inspect().in_flight);
                 self.asleep.insert(*agent, in_flight.map(|(number, _)| number));
             }
-            Event::Restarted { lost, .. } if *lost > 0 => self.forget(stage),
+            // What is above agents that have relays is checked level by level (`relays.rs`).
+            Event::Restarted { lost, .. } if *lost > 0 && stage.relays().is_empty() => self.forget(stage),
             _ => {}
         }
         self.asleep.retain(|agent, _| stage.agent(*agent).is_none() || is_crashing(event, *agent));
-        self.check_coordinator(stage)?;
+        if stage.relays().is_empty() {
+            self.check_coordinator(stage)?;
+        }
         match event {
             Event::Learned { agent, .. } | Event::Up { agent, .. } | Event::Down { agent, .. } => {
                 self.check_agent(*agent, stage)
@@ -248,7 +251,7 @@ fn unsent(view: &AgentView<'_>) -> u64 {
 }
 
 /// The evidence in a message that adds some to the coordinator's.
-fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
+pub(super) fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
     match message {
         Uplink::Evidence(upload) => Some(upload),
         Uplink::Pull(pull) => pull.upload.as_ref(),

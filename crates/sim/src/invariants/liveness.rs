@@ -13,6 +13,15 @@ impl Invariant for Liveness {
                 return Err(format!("{agent} still waits for an answer to upload {number}"));
             }
         }
+        for (depth, relays) in stage.relays().into_iter().enumerate() {
+            for (relay, machine) in relays.into_iter().enumerate() {
+                if let Some((number, _)) = machine.above().in_flight {
+                    return Err(format!(
+                        "relay {relay} of depth {depth} still waits for an answer to upload {number}"
+                    ));
+                }
+            }
+        }
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod clusters;
 mod conservation;
 mod liveness;
 mod monotone;
+mod relays;
 mod views;
 
 use posse_core::Algorithm;
@@ -29,6 +30,7 @@ impl Invariants {
     pub fn of(algorithm: &Algorithm) -> Self {
         let list: Vec<Box<dyn Invariant>> = vec![
             conservation::of(algorithm),
+            Box::new(relays::Relayed::of(algorithm)),
             Box::new(views::Views::of(algorithm)),
             Box::new(monotone::Monotone::of(algorithm)),
             Box::new(liveness::Liveness),

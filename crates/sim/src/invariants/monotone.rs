@@ -42,7 +42,11 @@ impl Invariant for Monotone {
         }
         (self.version, self.information) = (now.version, now.information);
         if let Event::Down { agent, .. } = event {
-            let ahead = stage.agent(*agent).is_some_and(|agent| agent.inspect().version > now.version);
+            // Versions are those of the machine that the agent speaks to.
+            let relays = stage.relays();
+            let parent = relays.last().map(|relays| relays[(agent.0 % relays.len() as u64) as usize]);
+            let version = parent.map_or(now.version, |relay| relay.below().version);
+            let ahead = stage.agent(*agent).is_some_and(|agent| agent.inspect().version > version);
             if ahead && !self.lost {
                 return Err(format!("{agent} has evidence from the future"));
             }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use posse_core::{
-    Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Placement, Recipient, Tick,
-    TimeSpan, Uplink, UserId,
+    Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Passed, Placement, Recipient,
+    Relay, Tick, TimeSpan, Uplink, UserId,
 };
 
 use super::population::Population;
@@ -28,6 +28,8 @@ pub(super) const AWAKE: usize = 1 << 14;
 struct Ideal {
     population: Population,
     coordinator: Box<dyn Coordinator>,
+    /// By depth, those below the coordinator first. Empty without relays.
+    relays: Vec<Vec<Box<dyn Relay>>>,
     agents: Vec<Option<Box<dyn Agent>>>,
     /// Whether each agent has joined the coordinator yet.
     joined: Vec<bool>,
@@ -58,9 +60,11 @@ impl Awake {
     }
 }
 
+/// A message over a link of some level, counted from 0 at the root, from or to the child at its lower end. The
+/// links of the last level are those of agents.
 enum Letter {
-    Up(AgentId, Uplink),
-    Down(AgentId, Downlink),
+    Up(usize, AgentId, Uplink),
+    Down(usize, AgentId, Downlink),
 }
 
 pub(super) fn run(
@@ -71,8 +75,9 @@ pub(super) fn run(
 ) -> Result<Tally, RunError> {
     let count = usize::try_from(config.agents).expect("agents fit in memory");
     let mut ideal = Ideal {
-        population: config.population(),
-        coordinator: config.algorithm.coordinator(cast.shape)?,
+        population: config.population(&cast),
+        coordinator: cast.levels.coordinator(cast.shape)?,
+        relays: config.relays(&cast)?,
         agents: std::iter::repeat_with(|| None).take(count).collect(),
         joined: vec![false; count],
         letters: VecDeque::new(),
@@ -80,6 +85,11 @@ pub(super) fn run(
         now: START,
         tally: Tally { agents: config.agents, ..Tally::default() },
     };
+    for level in 0..ideal.relays.len() {
+        for relay in 0..ideal.relays[level].len() {
+            ideal.join_parent(level, AgentId(relay as u64));
+        }
+    }
     let communicates = config.algorithm.placement() == Placement::PerAgent;
     if config.joins_at_start() {
         for agent in (0..config.agents).map(AgentId) {
@@ -142,10 +152,36 @@ impl Ideal {
         if std::mem::replace(&mut self.joined[agent.0 as usize], true) {
             return Ok(());
         }
-        let outgoing = self.coordinator.join(self.now, agent, Entrance::NewLife);
+        let (level, letters) = (self.relays.len(), self.letters.len());
+        self.join_parent(level, agent);
+        // Letters leave after the observer has seen who joined.
+        let sent = self.letters.split_off(letters);
         observer.observe(&Event::Joined { agent, incarnation: LIFE }, self);
-        self.post(outgoing);
+        self.letters.extend(sent);
         self.deliver(observer)
+    }
+
+    /// The child of a level, an agent or a relay, becomes known to what is above it.
+    fn join_parent(&mut self, level: usize, child: AgentId) {
+        let Some(parent) = self.parent(level, child) else {
+            let outgoing = self.coordinator.join(self.now, child, Entrance::NewLife);
+            return self.post(0, None, outgoing);
+        };
+        let passed = self.relays[level - 1][parent].join(self.now, child, Entrance::NewLife);
+        self.pass(level - 1, parent, passed);
+    }
+
+    /// The relay above a child, or nothing if that is the coordinator.
+    fn parent(&self, level: usize, child: AgentId) -> Option<usize> {
+        let above = self.relays.get(level.checked_sub(1)?)?;
+        Some((child.0 % above.len() as u64) as usize)
+    }
+
+    /// Posts what a relay, itself a child of `level`, said in both directions.
+    fn pass(&mut self, level: usize, relay: usize, passed: Passed) {
+        let child = AgentId(relay as u64);
+        self.letters.extend(passed.up.into_iter().map(|message| Letter::Up(level, child, message)));
+        self.post(level + 1, Some(relay), passed.down);
     }
 
     fn leave(&mut self, agent: AgentId, observer: &mut dyn Observer) -> Result<(), RunError> {
@@ -160,8 +196,14 @@ impl Ideal {
             let view = agent.inspect();
             view.unsent + view.withheld
         });
-        let outgoing = self.coordinator.leave(self.now, agent);
-        self.post(outgoing);
+        let level = self.relays.len();
+        if let Some(parent) = self.parent(level, agent) {
+            let passed = self.relays[level - 1][parent].leave(self.now, agent);
+            self.pass(level - 1, parent, passed);
+        } else {
+            let outgoing = self.coordinator.leave(self.now, agent);
+            self.post(0, None, outgoing);
+        }
         self.deliver(observer)
     }
 
@@ -175,7 +217,7 @@ impl Ideal {
         let refused = |error| RunError::Input { step, error };
         let machine = self.agents[agent.0 as usize].as_mut().expect("it entered before it acts");
         if let Some(question) = machine.prepare(self.now, offer.user, &offer.arms).map_err(refused)? {
-            self.letters.push_back(Letter::Up(agent, question));
+            self.letters.push_back(Letter::Up(self.relays.len(), agent, question));
             self.deliver(observer)?;
         }
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
@@ -190,26 +232,29 @@ impl Ideal {
         let message = machine.learn(offer.user, offer.arms.row(arm), reward).map_err(refused)?;
         observer.observe(&Event::Learned { agent: offer.agent, reward }, self);
         if let Some(message) = message {
-            self.letters.push_back(Letter::Up(agent, message));
+            self.letters.push_back(Letter::Up(self.relays.len(), agent, message));
             self.deliver(observer)?;
         }
         Ok(())
     }
 
-    fn post(&mut self, outgoing: Vec<Outgoing>) {
+    /// Posts what a machine says to its children, which are those of `level`.
+    fn post(&mut self, level: usize, parent: Option<usize>, outgoing: Vec<Outgoing>) {
         for Outgoing { to, message } in outgoing {
             if let Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. } = message {
                 // Agents may be asked again within a round: it counts when its number is new.
                 self.tally.rounds = self.tally.rounds.max(round.0);
             }
-            if let Recipient::Agent(agent) = to {
-                self.letters.push_back(Letter::Down(agent, message));
+            if let Recipient::Agent(child) = to {
+                self.letters.push_back(Letter::Down(level, child, message));
                 continue;
             }
-            for agent in (0..self.joined.len()).filter(|&place| self.joined[place]) {
-                let agent = AgentId(agent as u64);
-                if to.includes(agent) {
-                    self.letters.push_back(Letter::Down(agent, message.clone()));
+            let children = self.relays.get(level).map_or(self.joined.len(), Vec::len);
+            for child in 0..children {
+                let is_there = level < self.relays.len() || self.joined[child];
+                let child = AgentId(child as u64);
+                if is_there && to.includes(child) && self.parent(level, child) == parent {
+                    self.letters.push_back(Letter::Down(level, child, message.clone()));
                 }
             }
         }
@@ -219,27 +264,73 @@ impl Ideal {
     fn deliver(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
         while let Some(letter) = self.letters.pop_front() {
             match letter {
-                Letter::Up(agent, message) => {
-                    let (kind, cost) = (message.kind(), message.cost());
-                    self.count(&Sent { direction: Direction::Up, agent, kind, cost }, observer);
-                    let outgoing = self.coordinator.receive(self.now, agent, message.clone())?;
-                    observer.observe(&Event::Up { agent, incarnation: LIFE, message: &message }, self);
-                    self.post(outgoing);
-                }
-                Letter::Down(agent, message) => {
-                    let (kind, cost) = (message.kind(), message.cost());
-                    self.count(&Sent { direction: Direction::Down, agent, kind, cost }, observer);
-                    let Some(machine) = &mut self.agents[agent.0 as usize] else { continue };
-                    let answer = machine.receive(message.clone())?;
-                    observer.observe(&Event::Down { agent, message: &message }, self);
-                    self.letters.extend(answer.map(|answer| Letter::Up(agent, answer)));
-                }
+                Letter::Up(level, child, message) => self.deliver_up(level, child, &message, observer)?,
+                Letter::Down(level, child, message) => self.deliver_down(level, child, message, observer)?,
             }
         }
         Ok(())
     }
 
-    fn count(&mut self, sent: &Sent, observer: &mut dyn Observer) {
+    fn deliver_up(
+        &mut self,
+        level: usize,
+        child: AgentId,
+        message: &Uplink,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let (kind, cost) = (message.kind(), message.cost());
+        let sent = Sent { direction: Direction::Up, agent: child, kind, cost };
+        self.count(level, &sent, observer);
+        let parent = self.parent(level, child);
+        let (mut outgoing, mut passed) = (Vec::new(), Passed::default());
+        match parent {
+            None => outgoing = self.coordinator.receive(self.now, child, message.clone())?,
+            Some(parent) => {
+                passed = self.relays[level - 1][parent].receive(self.now, child, message.clone())?;
+            }
+        }
+        if level == self.relays.len() {
+            observer.observe(&Event::Up { agent: child, incarnation: LIFE, message }, self);
+        } else {
+            let relay = child.0 as usize;
+            observer.observe(&Event::Passed { depth: level, relay, message }, self);
+        }
+        match parent {
+            None => self.post(0, None, outgoing),
+            Some(parent) => self.pass(level - 1, parent, passed),
+        }
+        Ok(())
+    }
+
+    fn deliver_down(
+        &mut self,
+        level: usize,
+        child: AgentId,
+        message: Downlink,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let (kind, cost) = (message.kind(), message.cost());
+        let sent = Sent { direction: Direction::Down, agent: child, kind, cost };
+        self.count(level, &sent, observer);
+        let place = child.0 as usize;
+        if level < self.relays.len() {
+            let passed = self.relays[level][place].hear(self.now, message)?;
+            observer.observe(&Event::Heard { depth: level, relay: place }, self);
+            self.pass(level, place, passed);
+            return Ok(());
+        }
+        let Some(machine) = &mut self.agents[place] else { return Ok(()) };
+        let answer = machine.receive(message.clone())?;
+        observer.observe(&Event::Down { agent: child, message: &message }, self);
+        self.letters.extend(answer.map(|answer| Letter::Up(level, child, answer)));
+        Ok(())
+    }
+
+    /// Counts a message. Observers are told of those of agents, which are what agents pay for.
+    fn count(&mut self, level: usize, sent: &Sent, observer: &mut dyn Observer) {
+        if level < self.relays.len() {
+            return self.tally.sent_above(level, self.relays.len(), sent);
+        }
         self.tally.sent(sent);
         observer.sent(sent);
     }
@@ -256,6 +347,10 @@ impl Stage for Ideal {
 
     fn incarnation(&self, _agent: AgentId) -> Incarnation {
         LIFE
+    }
+
+    fn relays(&self) -> Vec<Vec<&dyn Relay>> {
+        self.relays.iter().map(|relays| relays.iter().map(|relay| &**relay).collect()).collect()
     }
 
     fn agents(&self) -> Vec<AgentId> {

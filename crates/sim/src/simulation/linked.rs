@@ -2,7 +2,8 @@
 
 use posse_core::session::{DownFrame, Endpoint, Hub, LogEntry, LogEvent, Step, UpFrame};
 use posse_core::{
-    Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Shape, Tick, TimeSpan, Uplink, UserId,
+    Agent, AgentId, Coordinator, Downlink, Epoch, Incarnation, Levels, Relay, Shape, Tick, TimeSpan, Uplink,
+    UserId,
 };
 
 use super::population::Population;
@@ -29,6 +30,12 @@ enum Due {
     },
     Up(AgentId, UpFrame),
     Down(AgentId, DownFrame),
+    /// A frame of a relay is at its parent.
+    RelayUp(RelayPlace, UpFrame),
+    /// A frame of its parent is at a relay.
+    RelayDown(RelayPlace, DownFrame),
+    /// Something at a relay may have to be sent again, or a round may be over.
+    RelayTimer(RelayPlace),
     /// Something at an agent may have to be sent again.
     AgentTimer(AgentId),
     /// Something at the coordinator may have to be sent again, or a round may be over.
@@ -39,17 +46,36 @@ enum Due {
     Choice(AgentId, u64),
 }
 
+/// Where a relay is in the tree: how many relays are above it, and its number among those of its depth. The links
+/// above the relays of a depth are the level of the same number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct RelayPlace {
+    depth: usize,
+    relay: usize,
+}
+
+/// What the simulator keeps about one machine that others join: its end of the links, its log, and its timer.
+struct Station {
+    hub: Hub,
+    log: Vec<LogEntry>,
+    timer: Option<Tick>,
+}
+
 struct Linked {
     config: RunConfig,
     population: Population,
     shape: Shape,
-    hub: Hub,
-    log: Vec<LogEntry>,
+    levels: Levels,
+    root: Station,
+    /// By depth, those below the root first. Empty without relays.
+    relays: Vec<Vec<Station>>,
     places: Vec<Place>,
     queue: Queue<Due>,
-    hub_timer: Option<Tick>,
+    /// The links of agents.
     up: Links,
     down: Links,
+    /// The links of relays, by depth, up and down.
+    above: Vec<(Links, Links)>,
     faults: FaultConfig,
     tally: Tally,
     /// What was sent since the observer was last called.
@@ -78,7 +104,6 @@ pub(super) fn run(
     observer: &mut dyn Observer,
     planted_bug: bool,
 ) -> Result<Tally, RunError> {
-    let resend = config.network.resend_after();
     let place = || Place {
         endpoint: None,
         saved: None,
@@ -88,23 +113,39 @@ pub(super) fn run(
         gone: false,
         waiting: None,
     };
-    let link = config.network.link();
+    let depth = cast.levels.depth() - 1;
+    let link = |level| config.topology.network(level, &config.network).link();
+    let above = |level: usize| {
+        let links = |way: &str| Links::new(link(level), config.seed, &format!("relay-link-{way}-{level}"));
+        (links("up"), links("down"))
+    };
     let mut linked = Linked {
         config: config.clone(),
-        population: config.population(),
+        population: config.population(&cast),
         shape: cast.shape,
-        hub: Hub::new(config.algorithm.coordinator(cast.shape)?, resend),
-        log: Vec::new(),
+        levels: cast.levels.clone(),
+        root: Station { hub: new_root(config, &cast.levels, cast.shape)?, log: Vec::new(), timer: None },
+        relays: Vec::new(),
         places: std::iter::repeat_with(place).take(config.agents as usize).collect(),
         queue: Queue::new(),
-        hub_timer: None,
-        up: Links::new(link.clone(), config.seed, "link-up"),
-        down: Links::new(link, config.seed, "link-down"),
+        up: Links::new(link(depth), config.seed, "link-up"),
+        down: Links::new(link(depth), config.seed, "link-down"),
+        above: (0..depth).map(above).collect(),
         faults: config.faults.clone(),
         tally: Tally { agents: config.agents, ..Tally::default() },
         sent: Vec::new(),
         planted_bug,
     };
+    for (depth, count) in config.topology.relays().into_iter().enumerate() {
+        linked.relays.push(Vec::new());
+        for relay in 0..count as usize {
+            let place = RelayPlace { depth, relay };
+            let hub = linked.new_relay(place)?;
+            linked.relays[depth].push(Station { hub, log: Vec::new(), timer: None });
+            let step = linked.station(Some(place)).hub.hello(START);
+            linked.follow(Some(place), step, START);
+        }
+    }
     if config.joins_at_start() {
         for agent in (0..config.agents).map(AgentId) {
             linked.enter(agent, &cast, START)?;
@@ -126,9 +167,12 @@ pub(super) fn run(
                 linked.learn(agent, user, &features, reward, now, &cast, observer)?;
             }
             Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
+            Due::RelayUp(place, frame) => linked.at_parent(place, frame, now, observer)?,
+            Due::RelayDown(place, frame) => linked.at_relay(place, frame, now, observer)?,
+            Due::RelayTimer(place) => linked.tick_hub(Some(place), now, observer),
             Due::Down(agent, frame) => linked.at_agent(agent, frame, now, &cast, observer)?,
             Due::AgentTimer(agent) => linked.agent_timer(agent, now),
-            Due::HubTimer => linked.tick_hub(now, observer),
+            Due::HubTimer => linked.tick_hub(None, now, observer),
             Due::Return(agent) => linked.enter(agent, &cast, now)?,
             Due::Choice(agent, step) => {
                 let waits = |(waiting, _): &(u64, Box<Offer>)| *waiting == step;
@@ -152,6 +196,15 @@ pub(super) fn run(
     Ok(linked.tally)
 }
 
+/// How long what the children of a machine were sent may be unanswered; it speaks over the links of `level`.
+fn patience(config: &RunConfig, level: usize) -> TimeSpan {
+    config.topology.network(level, &config.network).resend_after()
+}
+
+fn new_root(config: &RunConfig, levels: &Levels, shape: Shape) -> Result<Hub, RunError> {
+    Ok(Hub::new(levels.coordinator(shape)?, patience(config, 0)))
+}
+
 /// Renumbers an upload of evidence as the next one, so that the coordinator counts it again. `None` for other
 /// frames.
 fn as_new(frame: &UpFrame) -> Option<UpFrame> {
@@ -168,7 +221,7 @@ impl Linked {
             return Ok(());
         }
         let machine = self.population.agent(agent, cast.world.shape(agent))?;
-        let resend = self.config.network.resend_after();
+        let resend = patience(&self.config, self.relays.len());
         if let Some(saved) = place.saved.take() {
             let mut endpoint = Endpoint::new(agent, place.incarnation, machine, resend);
             endpoint.restore(&saved).expect("an endpoint restores what it saved");
@@ -227,6 +280,9 @@ impl Linked {
             // Interactions are over: links heal, and everything that is still to be said arrives.
             self.up.model = self.up.model.healed();
             self.down.model = self.down.model.healed();
+            for (up, down) in &mut self.above {
+                (up.model, down.model) = (up.model.healed(), down.model.healed());
+            }
             self.faults = FaultConfig::default();
             for agent in (0..self.config.agents).map(AgentId) {
                 if self.places[agent.0 as usize].saved.is_some() {
@@ -314,9 +370,31 @@ impl Linked {
             let view = endpoint.agent().inspect();
             self.tally.lost_observations += view.unsent + view.withheld;
         }
-        let step = self.hub.leave(now, agent);
+        let parent = self.parent(self.relays.len(), agent.0);
+        let step = self.station(parent).hub.leave(now, agent);
         observer.observe(&Event::Ticked, self);
-        self.follow(step, now);
+        self.follow(parent, step, now);
+    }
+
+    /// The relay above a child of a level, or nothing if that is the root.
+    fn parent(&self, level: usize, child: u64) -> Option<RelayPlace> {
+        let depth = level.checked_sub(1)?;
+        let relay = (child % self.relays[depth].len() as u64) as usize;
+        Some(RelayPlace { depth, relay })
+    }
+
+    fn station(&mut self, place: Option<RelayPlace>) -> &mut Station {
+        match place {
+            None => &mut self.root,
+            Some(RelayPlace { depth, relay }) => &mut self.relays[depth][relay],
+        }
+    }
+
+    /// A relay without history.
+    fn new_relay(&self, place: RelayPlace) -> Result<Hub, RunError> {
+        let machine = self.levels.relay(place.depth + 1, self.shape)?;
+        let slower = patience(&self.config, place.depth).max(patience(&self.config, place.depth + 1));
+        Ok(Hub::relay(machine, AgentId(place.relay as u64), Incarnation(1), slower))
     }
 
     fn at_hub(
@@ -331,7 +409,8 @@ impl Linked {
             return Ok(());
         }
         let repeated = self.planted_bug.then(|| as_new(&frame)).flatten();
-        let step = self.hub.receive(now, agent, frame)?;
+        let parent = self.parent(self.relays.len(), agent.0);
+        let step = self.station(parent).hub.receive(now, agent, frame)?;
         for entry in &step.log {
             match &entry.event {
                 LogEvent::Joined(agent, incarnation) => {
@@ -345,10 +424,48 @@ impl Linked {
                 _ => {}
             }
         }
-        self.follow(step, now);
-        if let Some(step) = repeated.and_then(|frame| self.hub.receive(now, agent, frame).ok()) {
-            self.follow(step, now);
+        self.follow(parent, step, now);
+        if let Some(frame) = repeated
+            && let Ok(step) = self.station(parent).hub.receive(now, agent, frame)
+        {
+            self.follow(parent, step, now);
         }
+        Ok(())
+    }
+
+    /// A frame of a relay reaches its parent.
+    fn at_parent(
+        &mut self,
+        place: RelayPlace,
+        frame: UpFrame,
+        now: Tick,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let RelayPlace { depth, relay } = place;
+        let parent = self.parent(depth, relay as u64);
+        let step = self.station(parent).hub.receive(now, AgentId(relay as u64), frame)?;
+        for entry in &step.log {
+            if let LogEvent::Accepted(_, UpFrame { message: Some(message), .. }) = &entry.event {
+                observer.observe(&Event::Passed { depth, relay, message }, self);
+            }
+        }
+        self.follow(parent, step, now);
+        Ok(())
+    }
+
+    /// A frame of its parent reaches a relay.
+    fn at_relay(
+        &mut self,
+        place: RelayPlace,
+        frame: DownFrame,
+        now: Tick,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let step = self.station(Some(place)).hub.hear(now, frame)?;
+        if !step.log.is_empty() {
+            observer.observe(&Event::Heard { depth: place.depth, relay: place.relay }, self);
+        }
+        self.follow(Some(place), step, now);
         Ok(())
     }
 
@@ -383,19 +500,21 @@ impl Linked {
         self.send_up(agent, frame, now);
     }
 
-    fn tick_hub(&mut self, now: Tick, observer: &mut dyn Observer) {
-        self.hub_timer = self.hub_timer.filter(|at| *at > now);
-        let step = self.hub.tick(now);
+    fn tick_hub(&mut self, place: Option<RelayPlace>, now: Tick, observer: &mut dyn Observer) {
+        let station = self.station(place);
+        station.timer = station.timer.filter(|at| *at > now);
+        let step = station.hub.tick(now);
         if !step.log.is_empty() {
             observer.observe(&Event::Ticked, self);
         }
-        self.follow(step, now);
+        self.follow(place, step, now);
     }
 
-    /// Keeps what a hub wants kept, then sends what it wants sent.
-    fn follow(&mut self, step: Step, now: Tick) {
-        self.log.extend(step.log);
-        for (agent, frame) in step.frames {
+    /// Keeps what the hub of a relay, or of the root, wants kept, then sends what it wants sent.
+    fn follow(&mut self, place: Option<RelayPlace>, step: Step, now: Tick) {
+        self.station(place).log.extend(step.log);
+        let level = place.map_or(0, |place| place.depth + 1);
+        for (child, frame) in step.frames {
             if let Some(Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. }) =
                 frame.message
             {
@@ -403,14 +522,39 @@ impl Linked {
                 self.tally.rounds = self.tally.rounds.max(round.0);
             }
             let kind = frame.message.as_ref().map_or("acknowledgement", Downlink::kind);
-            self.count(Sent { direction: Direction::Down, agent, kind, cost: frame.cost() });
-            for at in self.down.arrivals(agent, now) {
-                self.queue.push(at, Due::Down(agent, frame.clone()));
+            let sent = Sent { direction: Direction::Down, agent: child, kind, cost: frame.cost() };
+            if level < self.relays.len() {
+                self.tally.sent_above(level, self.relays.len(), &sent);
+                let below = RelayPlace { depth: level, relay: child.0 as usize };
+                for at in self.above[level].1.arrivals(child, now) {
+                    self.queue.push(at, Due::RelayDown(below, frame.clone()));
+                }
+                continue;
+            }
+            self.count(sent);
+            for at in self.down.arrivals(child, now) {
+                self.queue.push(at, Due::Down(child, frame.clone()));
             }
         }
-        if let Some(deadline) = self.hub.deadline().filter(|at| self.hub_timer.is_none_or(|set| *at < set)) {
-            self.hub_timer = Some(deadline);
-            self.queue.push(deadline.max(now), Due::HubTimer);
+        if let Some(place) = place {
+            step.up.iter().for_each(|frame| self.send_above(place, frame, now));
+        }
+        let station = self.station(place);
+        if let Some(deadline) = station.hub.deadline().filter(|at| station.timer.is_none_or(|set| *at < set))
+        {
+            station.timer = Some(deadline);
+            self.queue.push(deadline.max(now), place.map_or(Due::HubTimer, Due::RelayTimer));
+        }
+    }
+
+    /// Sends a relay's frame to its parent.
+    fn send_above(&mut self, place: RelayPlace, frame: &UpFrame, now: Tick) {
+        let agent = AgentId(place.relay as u64);
+        let kind = frame.message.as_ref().map_or("acknowledgement", Uplink::kind);
+        let sent = Sent { direction: Direction::Up, agent, kind, cost: frame.cost() };
+        self.tally.sent_above(place.depth, self.relays.len(), &sent);
+        for at in self.above[place.depth].0.arrivals(agent, now) {
+            self.queue.push(at, Due::RelayUp(place, frame.clone()));
         }
     }
 
@@ -444,7 +588,8 @@ impl Linked {
         cast: &Cast,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
-        if self.faults.is_empty() {
+        let relay_restart = self.config.topology.relay_restart;
+        if self.faults.is_empty() && relay_restart == 0.0 {
             return Ok(());
         }
         let mut stream = self.config.seed.stream("faults", 0, step);
@@ -456,6 +601,11 @@ impl Linked {
         }
         if stream.uniform() < self.faults.coordinator_restart {
             self.restart_coordinator(now, observer)?;
+        }
+        if stream.uniform() < relay_restart && !self.relays.is_empty() {
+            let depth = stream.below(self.relays.len() as u64) as usize;
+            let relay = stream.below(self.relays[depth].len() as u64) as usize;
+            self.restart_relay(RelayPlace { depth, relay }, now, observer)?;
         }
         Ok(())
     }
@@ -477,42 +627,86 @@ impl Linked {
 
     /// The coordinator comes back from its log, perhaps without the end of it.
     fn restart_coordinator(&mut self, now: Tick, observer: &mut dyn Observer) -> Result<(), RunError> {
-        let lost = (self.faults.lost_entries as usize).min(self.log.len());
-        self.log.truncate(self.log.len() - lost);
-        let before = self.hub.coordinator().save();
-        let epoch = self.hub.epoch();
-        let coordinator = self.config.algorithm.coordinator(self.shape)?;
-        let mut hub = Hub::new(coordinator, self.config.network.resend_after());
-        for entry in &self.log {
-            // Through bytes, as from a disk.
-            let entry = LogEntry::decode(&entry.encode()).expect("a log reads back");
-            hub.replay(entry)?;
-        }
+        let lost = (self.faults.lost_entries as usize).min(self.root.log.len());
+        self.root.log.truncate(self.root.log.len() - lost);
+        let before = self.root.hub.coordinator().save();
+        let epoch = self.root.hub.epoch();
+        let mut hub = new_root(&self.config, &self.levels, self.shape)?;
+        replay(&mut hub, &self.root.log)?;
         let same_bits = lost > 0 || hub.coordinator().save() == before;
         let step = if lost > 0 { hub.begin_epoch(now, Epoch(epoch.0 + 1)) } else { Step::default() };
-        self.hub = hub;
-        self.hub_timer = None;
+        self.root.hub = hub;
+        self.root.timer = None;
         observer.observe(&Event::Restarted { same_bits, lost }, self);
-        self.follow(step, now);
-        // That an agent left may have been in the lost part of the log.
-        for agent in (0..self.config.agents).map(AgentId) {
-            if self.places[agent.0 as usize].gone {
-                let step = self.hub.leave(now, agent);
-                self.follow(step, now);
+        self.follow(None, step, now);
+        if self.relays.is_empty() {
+            // That an agent left may have been in the lost part of the log.
+            for agent in (0..self.config.agents).map(AgentId) {
+                if self.places[agent.0 as usize].gone {
+                    let step = self.root.hub.leave(now, agent);
+                    self.follow(None, step, now);
+                }
             }
         }
-        // Every agent that is there notices that the link was cut, and comes back.
-        for agent in (0..self.config.agents).map(AgentId) {
-            let hello = self.places[agent.0 as usize].endpoint.as_mut().map(|endpoint| endpoint.hello(now));
-            self.send_up(agent, hello, now);
-        }
+        self.greet_again(None, now);
         Ok(())
     }
+
+    /// A relay comes back from its log.
+    fn restart_relay(
+        &mut self,
+        place: RelayPlace,
+        now: Tick,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        let mut hub = self.new_relay(place)?;
+        let station = self.station(Some(place));
+        replay(&mut hub, &station.log)?;
+        let same_bits = hub.coordinator().save() == station.hub.coordinator().save();
+        (station.hub, station.timer) = (hub, None);
+        observer.observe(&Event::Restarted { same_bits, lost: 0 }, self);
+        let step = self.station(Some(place)).hub.hello(now);
+        self.follow(Some(place), step, now);
+        self.greet_again(Some(place), now);
+        Ok(())
+    }
+
+    /// Every child of a machine that is there notices that the link was cut, and comes back.
+    fn greet_again(&mut self, place: Option<RelayPlace>, now: Tick) {
+        let level = place.map_or(0, |place| place.depth + 1);
+        if level < self.relays.len() {
+            for relay in 0..self.relays[level].len() {
+                if self.parent(level, relay as u64) == place {
+                    let child = RelayPlace { depth: level, relay };
+                    let step = self.station(Some(child)).hub.hello(now);
+                    self.follow(Some(child), step, now);
+                }
+            }
+            return;
+        }
+        for agent in (0..self.config.agents).map(AgentId) {
+            if self.parent(level, agent.0) == place {
+                let endpoint = self.places[agent.0 as usize].endpoint.as_mut();
+                let hello = endpoint.map(|endpoint| endpoint.hello(now));
+                self.send_up(agent, hello, now);
+            }
+        }
+    }
+}
+
+/// Applies a log to a hub without history.
+fn replay(hub: &mut Hub, log: &[LogEntry]) -> Result<(), RunError> {
+    for entry in log {
+        // Through bytes, as from a disk.
+        let entry = LogEntry::decode(&entry.encode()).expect("a log reads back");
+        hub.replay(entry)?;
+    }
+    Ok(())
 }
 
 impl Stage for Linked {
     fn coordinator(&self) -> &dyn Coordinator {
-        self.hub.coordinator()
+        self.root.hub.coordinator()
     }
 
     fn agent(&self, agent: AgentId) -> Option<&dyn Agent> {
@@ -521,6 +715,13 @@ impl Stage for Linked {
 
     fn incarnation(&self, agent: AgentId) -> Incarnation {
         self.places.get(agent.0 as usize).map_or(Incarnation(0), |place| place.incarnation)
+    }
+
+    fn relays(&self) -> Vec<Vec<&dyn Relay>> {
+        let depths = self.relays.iter();
+        depths
+            .map(|stations| stations.iter().filter_map(|station| station.hub.as_relay()).collect())
+            .collect()
     }
 
     fn agents(&self) -> Vec<AgentId> {

@@ -6,8 +6,8 @@ mod population;
 mod queue;
 
 use posse_core::{
-    Algorithm, ConfigError, Federation, InputError, JoinPolicy, Placement, ProtocolError, Seed, Shape,
-    Sharing,
+    Algorithm, ConfigError, Federation, InputError, JoinPolicy, Levels, Placement, ProtocolError, Relay,
+    Seed, Shape, Sharing,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -16,6 +16,7 @@ use crate::adversary::AdversaryConfig;
 use crate::network::{FaultConfig, NetworkConfig};
 use crate::observer::Observer;
 use crate::tally::Tally;
+use crate::topology::TopologyConfig;
 use crate::world::{ArrivalConfig, Arrivals, World, WorldConfig};
 use population::Population;
 
@@ -40,6 +41,10 @@ pub struct RunConfig {
     /// Which agents lie, and how.
     #[serde(default, skip_serializing_if = "AdversaryConfig::is_empty")]
     pub adversaries: AdversaryConfig,
+    /// Relays between agents and the coordinator.
+    // Left out without relays, so that cells of experiments without them keep their ids.
+    #[serde(default, skip_serializing_if = "TopologyConfig::is_flat")]
+    pub topology: TopologyConfig,
     /// The algorithm that agents and coordinator run, with its settings.
     pub algorithm: Algorithm,
 }
@@ -91,6 +96,7 @@ impl RunConfig {
             network: NetworkConfig::default(),
             faults: FaultConfig::default(),
             adversaries: AdversaryConfig::default(),
+            topology: TopologyConfig::default(),
             algorithm,
         }
     }
@@ -115,7 +121,7 @@ impl RunConfig {
     /// setting is out of range, and later if a machine refuses its input or `observer` stops the run.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let cast = self.prepare()?;
-        if self.network.is_ideal() && self.faults.is_empty() {
+        if self.network.is_ideal() && self.faults.is_empty() && !self.topology.has_trouble() {
             ideal::run(self, cast, observer, ideal::AWAKE)
         } else {
             linked::run(self, cast, observer, false)
@@ -177,15 +183,28 @@ impl RunConfig {
             let allowed = "a central learner has no network: leave out [network] and [faults]";
             return Err(ConfigError::new("name", self.algorithm.name(), allowed));
         }
-        Ok(Cast { world, arrivals, shape: first })
+        self.topology.check()?;
+        let federation = self.federation();
+        let relaying = self.algorithm.with_recipe(|recipe| recipe.relaying(&federation));
+        let levels = Levels::new(&self.algorithm, &federation, &self.topology.thresholds(&relaying))?;
+        Ok(Cast { world, arrivals, shape: first, levels })
+    }
+
+    /// New relays, by depth.
+    fn relays(&self, cast: &Cast) -> Result<Vec<Vec<Box<dyn Relay>>>, ConfigError> {
+        let at = |(depth, count): (usize, u64)| {
+            (0..count).map(|_| cast.levels.relay(depth + 1, cast.shape)).collect::<Result<_, _>>()
+        };
+        self.topology.relays().into_iter().enumerate().map(at).collect()
     }
 
     fn federation(&self) -> Federation {
         Federation { agents: self.agents, horizon: self.horizon, seed: self.seed }
     }
 
-    fn population(&self) -> Population {
-        Population::new(self.algorithm.clone(), self.federation(), &self.adversaries)
+    fn population(&self, cast: &Cast) -> Population {
+        let of_agents = cast.levels.algorithm(cast.levels.depth() - 1).clone();
+        Population::new(of_agents, self.federation(), &self.adversaries)
     }
 
     fn joins_at_start(&self) -> bool {
@@ -199,6 +218,8 @@ struct Cast {
     arrivals: Box<dyn Arrivals>,
     /// The arms' shape as the coordinator sees it.
     shape: Shape,
+    /// The algorithm, spread over the levels of the topology.
+    levels: Levels,
 }
 
 impl Cast {

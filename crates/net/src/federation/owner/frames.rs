@@ -9,7 +9,7 @@ use tonic::Status;
 
 use super::{Outcome, Owner, quarantined};
 use crate::federation::outbox::Posted;
-use crate::federation::{Reason, Refusal, ReplyTo, validate};
+use crate::federation::{Reason, Refusal, Reply, ReplyTo, validate};
 use crate::trace::Tracer;
 
 /// Frames that wait for an agent behind a proxy.
@@ -133,6 +133,27 @@ impl Owner {
         Ok(step)
     }
 
+    /// Lets a relay's hub take in a frame of its parent.
+    pub(super) fn hear_parent(
+        &mut self,
+        frame: DownFrame,
+        reply: Reply<()>,
+        now: Tick,
+        outcome: &mut Outcome,
+    ) {
+        let Some(state) = &mut self.state else {
+            drop(reply.send(Err(self.unavailable())));
+            return;
+        };
+        match state.hub.hear(now, frame) {
+            Ok(step) => {
+                self.follow(step, outcome);
+                outcome.heard.push(reply);
+            }
+            Err(error) => drop(reply.send(Err(error.into()))),
+        }
+    }
+
     /// Puts what a hub did into the outcome.
     pub(super) fn follow(&mut self, step: Step, outcome: &mut Outcome) {
         self.follow_frame(step, &[], outcome);
@@ -155,6 +176,7 @@ impl Owner {
             outcome.uploads += u64::from(matches!(entry.event, LogEvent::Accepted(..)));
             outcome.entries.push(entry.encode_received(bytes));
         }
+        outcome.up.extend(step.up);
         for (agent, frame) in step.frames {
             if let (Some(message), Some(state)) = (&frame.message, &self.state)
                 && let Some(took) = self.stopwatch.note(message, || state.hub.coordinator().inspect().version)

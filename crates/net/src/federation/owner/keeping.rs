@@ -39,6 +39,13 @@ impl Owner {
         for (agent, frame) in outcome.frames {
             self.deliver(agent, frame);
         }
+        if let Some(parent) = &self.parent {
+            // A link that is full is a lossy link: the session says it again.
+            outcome.up.into_iter().for_each(|frame| drop(parent.try_send(frame)));
+        }
+        for reply in outcome.heard {
+            let _ = reply.send(Ok(()));
+        }
         if let Some(tracer) = &self.tracer {
             outcome.traced.iter().for_each(|upload| tracer.tell(upload, Way::Receive, upload.since));
         }
@@ -73,12 +80,14 @@ impl Owner {
         self.metrics.refused(&self.config.name, Reason::Unavailable);
         self.state = None;
         self.trouble(Some(cause.to_string()));
+        // The relay that is brought back says hello to its parent over a new link.
+        self.parent = None;
         self.stopwatch.stop();
         let refusal = self.unavailable();
         for (_, reply) in outcome.exchanges {
             let _ = reply.send(Err(refusal.clone()));
         }
-        for reply in outcome.left {
+        for reply in outcome.left.into_iter().chain(outcome.heard) {
             let _ = reply.send(Err(refusal.clone()));
         }
         for (reply, _) in outcome.evicted {

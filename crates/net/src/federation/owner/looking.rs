@@ -67,6 +67,7 @@ impl Owner {
             agents: view.agents,
             staleness,
             next_entry: state.log.next(),
+            unsent: state.hub.as_relay().map_or(0, |relay| relay.above().held()),
             state: coordinator.save(),
         })
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use posse_core::session::{DownFrame, Hub};
+use posse_core::session::{DownFrame, Hub, UpFrame};
 use posse_core::{AgentId, Cost, Tick};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -56,6 +56,8 @@ struct Owner {
     /// What was read of the log by a process that does not lead, or not yet.
     standby: Option<Standby>,
     links: BTreeMap<AgentId, Attached>,
+    /// Where a relay's frames for its parent go.
+    parent: Option<mpsc::Sender<UpFrame>>,
     /// Frames for agents that come and fetch them, and who waits, first come first.
     mailboxes: BTreeMap<AgentId, VecDeque<DownFrame>>,
     waiting: VecDeque<AgentId>,
@@ -93,6 +95,9 @@ struct Outcome {
     /// Answers to joins, and the lives that they give out, which are kept first.
     joined: Vec<(Reply<Joined>, Joined)>,
     lives: BTreeMap<AgentId, KeptLife>,
+    /// Frames for a relay's parent, and who brought frames of it.
+    up: Vec<UpFrame>,
+    heard: Vec<Reply<()>>,
     evicted: Vec<(Reply<bool>, bool)>,
     uploads: u64,
     /// The messages of this batch, where uploads are traced.
@@ -126,6 +131,7 @@ pub(super) fn spawn(
         state: None,
         standby: None,
         links: BTreeMap::new(),
+        parent: None,
         mailboxes: BTreeMap::new(),
         waiting: VecDeque::new(),
         lives: Lives::default(),
@@ -324,6 +330,14 @@ impl Owner {
                     outcome.left.push(reply);
                 }
             },
+            Command::AttachParent { outbox } => {
+                self.parent = Some(outbox);
+                if let Some(state) = &mut self.state {
+                    let step = state.hub.hello(now);
+                    self.follow(step, outcome);
+                }
+            }
+            Command::Heard { frame, reply } => self.hear_parent(*frame, reply, now, outcome),
             Command::CutLink { agent, why } => {
                 self.let_go(agent, Status::unauthenticated(why));
                 self.mailboxes.remove(&agent);

@@ -18,6 +18,12 @@ impl Owner {
         if state.hub.last_incarnation(agent).is_none() {
             return Ok(None);
         }
+        if state.hub.as_relay().is_some() {
+            let why = format!(
+                "{agent} cannot be retracted here: this is a relay, and what it has sent to its parent stays there"
+            );
+            return Err(Refusal::new(Reason::Unexpected, why));
+        }
         let before = state.hub.coordinator().inspect().observations;
         let epoch = Epoch(state.hub.epoch().0 + 1);
         let now = now.max(state.hub.latest());

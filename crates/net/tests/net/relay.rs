@@ -1,0 +1,128 @@
+//! Relays over real links: nothing is lost or doubled while the relay or the root is killed and comes back.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Threshold};
+use posse_net::Agent;
+use posse_net::coordinator::{Options, Running, ServeConfig, ServeError, serve};
+use posse_net::federation::{FederationConfig, ParentConfig};
+
+use crate::support::{agent, coordinator, federation, in_a_minute, interact, look, talkative, unsent};
+
+/// A federation whose coordinator is a relay, child `number` of the one at `parent`.
+fn relayed(parent: SocketAddr, number: u64) -> FederationConfig {
+    let mut settings = ParentConfig::default();
+    settings.coordinator = format!("http://{parent}");
+    settings.agent = Some(number);
+    settings.upload_threshold = Some(Threshold(1.05));
+    FederationConfig { parent: Some(settings), ..talkative() }
+}
+
+/// A coordinator at an address that it had before, once the system has freed it.
+async fn at(address: SocketAddr, data: &Path, federation: FederationConfig) -> Running {
+    let config = ServeConfig { listen: address, ..ServeConfig::on_loopback(data, vec![federation]) };
+    in_a_minute(async {
+        loop {
+            match serve(config.clone(), Options::default()).await {
+                Err(ServeError::Listen { .. }) => tokio::task::yield_now().await,
+                other => return other.unwrap(),
+            }
+        }
+    })
+    .await
+}
+
+async fn play(agents: &[Agent], from: u64, to: u64) {
+    for step in from..to {
+        agents.iter().for_each(|agent| interact(agent, step));
+    }
+    for agent in agents {
+        in_a_minute(agent.settled()).await;
+    }
+}
+
+/// Waits until what the root holds, the relays owe it and agents have not sent is everything, each once.
+async fn everything_is_somewhere(root: &Running, relays: &[&Running], agents: &[Agent], learned: u64) {
+    let held = || async {
+        let mut held = look(root).await.observations;
+        for relay in relays {
+            held += look(relay).await.unsent;
+        }
+        held + agents.iter().map(unsent).sum::<u64>()
+    };
+    // While an upload is on its way it counts at both ends: it settles once there are answers.
+    in_a_minute(async {
+        while held().await != learned {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_of_two_relays_learn_from_each_other_through_the_root() {
+    let (above, left, right) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = coordinator(above.path(), talkative()).await;
+    let one = coordinator(left.path(), relayed(root.address, 0)).await;
+    let two = coordinator(right.path(), relayed(root.address, 1)).await;
+    let agents = [agent(one.address, 0).await, agent(one.address, 1).await, agent(two.address, 0).await];
+    play(&agents, 0, 100).await;
+    everything_is_somewhere(&root, &[&one, &two], &agents, 300).await;
+    // 200 observations came from the left; the right has heard of most of them.
+    in_a_minute(async {
+        while look(&two).await.observations < 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(look(&root).await.agents == 2, "the root knows relays only");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_or_doubled_when_the_relay_and_the_root_are_killed() {
+    let (above, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut root = coordinator(above.path(), talkative()).await;
+    let mut relay = coordinator(below.path(), relayed(root.address, 7)).await;
+    let (at_root, at_relay) = (root.address, relay.address);
+    let agents = [agent(at_relay, 0).await, agent(at_relay, 1).await];
+    for turn in 0..4 {
+        for step in 40 * turn..40 * turn + 20 {
+            agents.iter().for_each(|agent| interact(agent, step));
+        }
+        if turn % 2 == 0 {
+            let before = look(&relay).await.version;
+            relay.abort().await;
+            relay = at(at_relay, below.path(), relayed(at_root, 7)).await;
+            assert!(look(&relay).await.version >= before, "what was answered is kept");
+        } else {
+            root.abort().await;
+            root = at(at_root, above.path(), talkative()).await;
+        }
+        play(&agents, 40 * turn + 20, 40 * turn + 40).await;
+        everything_is_somewhere(&root, &[&relay], &agents, 2 * 40 * (turn + 1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_algorithm_without_relays_is_refused_with_the_reason() {
+    let data = tempfile::tempdir().unwrap();
+    let parent = relayed(SocketAddr::from(([127, 0, 0, 1], 1)), 0).parent;
+    let alone = FederationConfig { parent, ..federation(Algorithm::LinUcb(LinUcb::default())) };
+    let config = ServeConfig::on_loopback(data.path(), vec![alone]);
+    let error = serve(config, Options::default()).await.unwrap_err().to_string();
+    assert!(error.contains("never speak"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_of_another_dimension_is_refused() {
+    let (above, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = coordinator(above.path(), talkative()).await;
+    let algorithm = Algorithm::AsyncLinUcb(AsyncLinUcb::default());
+    let parent = relayed(root.address, 0).parent;
+    let wider = FederationConfig { parent, ..FederationConfig::new("test", algorithm, 9) };
+    let config = ServeConfig::on_loopback(below.path(), vec![wider]);
+    let error = serve(config, Options::default()).await.unwrap_err().to_string();
+    assert!(error.contains("dimension"), "{error}");
+}
