@@ -240,7 +240,9 @@ mod tests {
             listed(&keys(Limits::settings())),
             written(serde_json::to_value(Limits::default()).unwrap())
         );
-        let federation = written(serde_json::to_value(&config.federations[0]).unwrap());
+        let parent = toml::from_str("coordinator = \"http://127.0.0.1:1\"").unwrap();
+        let relay = FederationConfig { parent: Some(parent), ..config.federations[0].clone() };
+        let federation = written(serde_json::to_value(relay).unwrap());
         assert_eq!(listed(&keys(FederationConfig::settings())), federation);
     }
 

@@ -148,7 +148,7 @@ impl Bed<'_> {
                 match frame {
                     Flying::ToRoot(relay, frame) => {
                         let step = self.root.receive(self.now, AgentId(relay), frame).map_err(text)?;
-                        self.from_root(step);
+                        self.send_from_root(step);
                     }
                     Flying::FromRoot(relay, frame) => {
                         let step = self.relays[relay as usize].0.hear(self.now, frame).map_err(text)?;
@@ -168,7 +168,7 @@ impl Bed<'_> {
             }
         }
         let step = self.root.tick(self.now);
-        self.from_root(step);
+        self.send_from_root(step);
         for relay in 0..RELAYS {
             let step = self.relays[relay as usize].0.tick(self.now);
             self.follow(relay, step);
@@ -180,7 +180,7 @@ impl Bed<'_> {
         Ok(())
     }
 
-    fn from_root(&mut self, step: Step) {
+    fn send_from_root(&mut self, step: Step) {
         self.flying.extend(step.frames.into_iter().map(|(to, frame)| Flying::FromRoot(to.0, frame)));
     }
 

@@ -109,7 +109,7 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
                 assert_eq!(agent.privacy().unwrap().silent, 1);
             }
             for (k, sums) in (1u64..).zip(&squares) {
-                let vector = privacy.vector_noise.powi(2);
+                let vector = privacy.vector_noise * privacy.vector_noise;
                 for (entry, factor) in [2.0, 1.0, 2.0, vector, vector].into_iter().enumerate() {
                     let expected = factor * share.variance(k);
                     let n = seeds as f64;
@@ -124,7 +124,7 @@ fn encoded_uploads_carry_the_noise_of_their_row() {
 /// The two interactions that are easiest to tell apart by sums with noise: opposite rewards, and features at an angle whose
 /// cosine is one over the square of `vector_noise`.
 fn easiest(privacy: &PrivacyConfig, world: usize) -> ([f64; D], f64) {
-    let cosine = privacy.vector_noise.powi(-2);
+    let cosine = 1.0 / (privacy.vector_noise * privacy.vector_noise);
     [([1.0, 0.0], 1.0), ([cosine, (1.0 - cosine * cosine).sqrt()], -1.0)][world]
 }
 
@@ -141,7 +141,7 @@ fn attack(privacy: &PrivacyConfig, seed: u64, world: usize) -> f64 {
         sums.observe(&x, y).unwrap();
         numbers(&sums)
     });
-    let vector = privacy.vector_noise.powi(2);
+    let vector = privacy.vector_noise * privacy.vector_noise;
     let mut agent = agent(&clustered(privacy.clone(), f64::INFINITY), seed);
     let releases: Vec<f64> = (0..RELEASES)
         .map(|step| {
@@ -201,7 +201,6 @@ fn two_neighbouring_histories_cannot_be_told_apart_better_than_promised() {
     {
         let privacy = PrivacyConfig { mechanism, vector_noise, ..privacy() };
         let epsilon = audited_epsilon(&privacy);
-        println!("{mechanism:?}, vector_noise {vector_noise}: ε ≥ {epsilon}");
         assert!(epsilon <= privacy.epsilon, "{mechanism:?}: an attack shows ε ≥ {epsilon}");
         assert!(epsilon > 0.4, "{mechanism:?}: the attack is idle: it shows only ε ≥ {epsilon}");
     }

@@ -133,6 +133,7 @@ async fn link(
     info!(federation = handle.config().name, relay = identity.agent, "linked to the parent");
     *attempt = 0;
     while let Some(frame) = incoming.message().await? {
+        let (frame, _) = frame.into_parts();
         let frame =
             DownFrame::from_wire(frame).map_err(|error| Status::invalid_argument(error.to_string()))?;
         let frame = Box::new(frame);

@@ -137,8 +137,8 @@ impl Said {
     /// The deviation in variances, divided by how much an uncertain model V raises it.
     fn deviation(&self, v: &Matrix, theta: &[f64]) -> (f64, f64) {
         let mut rest = self.b.clone();
-        for i in 0..D {
-            rest[i] -= dot(&self.g[i], theta);
+        for (rest, row) in rest.iter_mut().zip(&self.g) {
+            *rest -= dot(row, theta);
         }
         let trace: f64 = (0..D)
             .map(|j| {

@@ -370,7 +370,8 @@ mod tests {
         let other = if section == Section::Algorithm {
             "[environment]\nkind = \"glm\"\n"
         } else {
-            "[[algorithm]]\nname = \"lin-ucb\"\n"
+            // Agents that share: relays and liars are refused without.
+            "[[algorithm]]\nname = \"async-lin-ucb\"\n"
         };
         Experiment::parse(&format!("horizon = 10\nagents = 3\n{table}{other}"), false)
     }

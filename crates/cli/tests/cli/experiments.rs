@@ -4,11 +4,15 @@ use std::path::Path;
 
 use crate::command::{directory_with, posse};
 
-/// The text with the value of a top-level key replaced, unless it is swept.
+/// The text with the value of a top-level key lowered to `value`, unless it is swept or lower already.
 fn with(text: &str, key: &str, value: u32) -> String {
     let replace = |line: &str| {
-        let is_plain = line.starts_with(&format!("{key} =")) && !line.contains('[');
-        if is_plain { format!("{key} = {value}\n") } else { format!("{line}\n") }
+        let written = line.strip_prefix(&format!("{key} = ")).map(|number| number.replace('_', ""));
+        if written.and_then(|number| number.parse().ok()).is_some_and(|written: u32| written > value) {
+            format!("{key} = {value}\n")
+        } else {
+            format!("{line}\n")
+        }
     };
     text.lines().map(replace).collect()
 }

@@ -67,7 +67,8 @@ fn an_unknown_name_is_corrected() {
 }
 
 /// Commands whose results a program may want to read.
-const WITH_JSON: [&str; 14] = [
+const WITH_JSON: [&str; 15] = [
+    "storage",
     "agents",
     "doctor",
     "run",

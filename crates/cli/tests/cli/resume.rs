@@ -299,7 +299,7 @@ fn a_full_disk_is_an_error_that_leaves_nothing_half_written() {
     let run = |blocks: &str| run_with_files_up_to(blocks, directory.path());
     let results = directory.path().join("results");
     // Nothing fits; the manifest fits and cells do not; cells fit and the summary does not.
-    for (blocks, name) in [("1", "manifest.json"), ("24", "cells/000000.json"), ("50", "curves.parquet")] {
+    for (blocks, name) in [("1", "manifest.json"), ("24", "cells/000000.json"), ("80", "curves.parquet")] {
         let output = run(blocks);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{blocks}: {said}");

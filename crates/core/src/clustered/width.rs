@@ -119,7 +119,7 @@ mod tests {
         let budget = Budget::new(&PrivacyConfig::default(), 2, false);
         let sums = Noisy { variance: 4.0, lowest: 99.0, count: 1000 };
         // Two features with noise of variance 4: κ² + ‖θ̂‖² = κ² + 25.
-        let expected = (2.0 * 4.0 * (budget.vector_ratio.powi(2) + 25.0)).sqrt() / 100.0;
+        let expected = (2.0 * 4.0 * (budget.vector_ratio * budget.vector_ratio + 25.0)).sqrt() / 100.0;
         assert!((noise_radius(&budget, sums, &[3.0, 4.0], 1.0) - expected).abs() < 1e-12);
         assert_eq!(noise_radius(&budget, Noisy { variance: 0.0, ..sums }, &[3.0, 4.0], 1.0), 0.0);
     }

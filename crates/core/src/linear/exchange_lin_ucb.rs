@@ -46,7 +46,7 @@ pub struct ExchangeConfig {
     /// What the coordinator does about agents that lie. Default `off`.
     pub robust: Robust,
     /// in (0, 1): with `robust`, the probability with which a judgement sets an honest agent aside whose noise is
-    /// normal. Default 0.000001.
+    /// normal. Default 1e-6.
     pub false_alarm: f64,
     /// How far back the coordinator's evidence reaches. Default `all`.
     pub memory: Memory,

@@ -198,6 +198,10 @@ mod tests {
     use super::*;
     use crate::privacy::Mechanism;
 
+    fn square(x: f64) -> f64 {
+        x * x
+    }
+
     #[test]
     fn a_budget_spends_exactly_its_promise() {
         for mechanism in [Mechanism::Factorisation, Mechanism::Tree] {
@@ -212,7 +216,7 @@ mod tests {
                 // The noise is that of the loss, up to the rounding that it has to hide as well. Features and rewards have
                 // bound 1, so that an interaction moves sums by 1 + 1/vector_noise².
                 let share = &budget.cluster;
-                let reach = 1.0 + config.vector_noise.powi(-2);
+                let reach = 1.0 + 1.0 / square(config.vector_noise);
                 let moved = share.factors.loss(max_releases).sqrt() * reach / share.sigma;
                 assert!(moved <= share.mu && moved > share.mu * 0.999, "{moved} {}", share.mu);
             }
@@ -249,9 +253,9 @@ mod tests {
     /// How far two interactions of two features are apart in one measurement, in standard deviations of noise with σ = 1.
     fn apart(config: &PrivacyConfig, one: ([f64; 2], f64), other: ([f64; 2], f64)) -> f64 {
         let (([a, b], y), ([c, d], z)) = (one, other);
-        let matrix = (a * b - c * d).powi(2) + 0.5 * ((a * a - c * c).powi(2) + (b * b - d * d).powi(2));
-        let vector = (a * y - c * z).powi(2) + (b * y - d * z).powi(2);
-        (matrix + vector / config.vector_ratio().powi(2)).sqrt()
+        let matrix = square(a * b - c * d) + 0.5 * (square(a * a - c * c) + square(b * b - d * d));
+        let vector = square(a * y - c * z) + square(b * y - d * z);
+        (matrix + vector / square(config.vector_ratio())).sqrt()
     }
 
     /// Two features are enough: two interactions span no more.
@@ -274,7 +278,7 @@ mod tests {
                 assert!(far <= config.reach() * (1.0 + 1e-12), "{config:?}: {far}");
             }
             // The cosine between the features of the worst two is Ȳ²/(κ²X̄²), and their rewards have opposite signs.
-            let cosine = vector_noise.powi(-2);
+            let cosine = 1.0 / square(vector_noise);
             if cosine <= 1.0 {
                 let x = [cosine * feature_bound, (1.0 - cosine * cosine).sqrt() * feature_bound];
                 let worst = apart(&config, ([feature_bound, 0.0], reward_bound), (x, -reward_bound));

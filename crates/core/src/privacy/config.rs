@@ -68,7 +68,7 @@ pub struct PrivacyConfig {
     /// Subtracted from every reward before it is learned: rewards in [0, 1] have bound ½ around ½, which takes less
     /// noise than bound 1 around 0. The features should contain a constant, which then learns the rest. Default 0.
     pub reward_centre: f64,
-    /// > 0: how much noise sums of rewards carry, relative to sums of features, both in units of their bounds. More noise in the
+    /// ν > 0: how much noise sums of rewards carry, relative to sums of features, both in units of their bounds. More noise in the
     /// one means less in the other; between 1 and 2 estimates suffer least. Default 1.4.
     pub vector_noise: f64,
     /// What to do with features and rewards beyond their bounds. Default scale.

@@ -24,13 +24,13 @@ const PREFIX: &str = "posse";
 /// The tokens in a file or a database, as they were when they were last read.
 #[derive(Debug)]
 pub struct Tokens {
-    place: Place,
+    place: TokenStore,
     known: RwLock<Known>,
 }
 
 /// Where tokens are kept.
 #[derive(Debug)]
-enum Place {
+enum TokenStore {
     File(PathBuf),
     #[cfg(feature = "postgres")]
     Database(crate::log::postgres::Database, tokio::runtime::Handle),
@@ -143,17 +143,17 @@ pub enum TokenError {
 impl Tokens {
     /// The tokens in the file at `path`; none if there is no such file yet.
     pub fn open(path: &Path) -> Result<Self, TokenError> {
-        Self::at(Place::File(path.into()))
+        Self::at(TokenStore::File(path.into()))
     }
 
     /// The tokens in a database, whose connections run on the current runtime. Methods that read or change them wait, and
     /// must not be called inside of an async task.
     #[cfg(feature = "postgres")]
     pub fn in_database(database: &crate::log::postgres::Database) -> Result<Self, TokenError> {
-        Self::at(Place::Database(database.clone(), database.runtime()))
+        Self::at(TokenStore::Database(database.clone(), database.runtime()))
     }
 
-    fn at(place: Place) -> Result<Self, TokenError> {
+    fn at(place: TokenStore) -> Result<Self, TokenError> {
         let tokens = Self { place, known: RwLock::default() };
         tokens.reload()?;
         Ok(tokens)
@@ -214,13 +214,13 @@ impl Tokens {
     fn note(&self, event: &str, id: &str, mut details: Value) {
         details["token"] = id.into();
         match &self.place {
-            Place::File(path) => {
+            TokenStore::File(path) => {
                 if let Some(directory) = path.parent() {
                     Audit::open(directory).note(event, details);
                 }
             }
             #[cfg(feature = "postgres")]
-            Place::Database(database, runtime) => {
+            TokenStore::Database(database, runtime) => {
                 let line = crate::audit::line(event, details).to_string();
                 if let Err(error) = runtime.block_on(database.note("", &line)) {
                     tracing::warn!(%error, "the audit log cannot be written");
@@ -298,7 +298,7 @@ impl Tokens {
     }
 }
 
-impl Place {
+impl TokenStore {
     fn mark(&self) -> Result<Mark, TokenError> {
         match self {
             Self::File(path) => Ok(Mark::File(file_id(path))),
