@@ -92,6 +92,11 @@ impl TopologyConfig {
         }
         let share = (0.0..=1.0).contains(&self.relay_restart);
         ConfigError::require(share, "relay_restart", self.relay_restart, "it must lie between 0 and 1")?;
+        // Also where there are no relays: a mistake must not wait for the day when there are.
+        if let Some(Threshold(threshold)) = self.relay_threshold {
+            let allowed = "it must be at least 1; inf means never";
+            ConfigError::require(threshold >= 1.0, "relay_threshold", threshold, allowed)?;
+        }
         if let Some(own) = self.own.iter().find(|own| !(1..=self.levels).contains(&own.level)) {
             return Err(ConfigError::new("level", own.level, "levels are counted from 1 at the root"));
         }
