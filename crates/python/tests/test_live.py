@@ -187,10 +187,10 @@ def test_a_coordinator_that_asks_for_certificates_takes_those_of_the_agent(comma
     init(command, home, "--client-certificates")
     one, two = home / "agents/1", home / "agents/2"
     with serving(command, home / "federation.toml") as url:
-        own = {"ca": one / "ca.pem", "certificate": one / "certificate.pem", "key": one / "certificate.key"}
-        with posse.connect(url, token_file=one / "token", **own) as agent:
+        ca, certificate, key = one / "ca.pem", one / "certificate.pem", one / "certificate.key"
+        with posse.connect(url, token_file=one / "token", ca=ca, certificate=certificate, key=key) as agent:
             assert agent.id == 1
             play(agent, 10)
             assert agent.settle()
         with pytest.raises(posse.ConnectError, match="refused"):
-            posse.connect(url, token_file=two / "token", **own)
+            posse.connect(url, token_file=two / "token", ca=ca, certificate=certificate, key=key)
