@@ -108,7 +108,7 @@ pub(crate) const LAST_HEARD: &str = "posse-last-heard";
 pub(crate) const INSTANCE: &str = "posse-instance";
 
 /// An error followed by what caused it.
-#[cfg(feature = "agent")]
+#[cfg(any(feature = "agent", feature = "postgres"))]
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

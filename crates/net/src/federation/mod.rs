@@ -32,6 +32,7 @@ pub use config::FederationConfig;
 pub(crate) use last_words::LastWord;
 pub(crate) use outbox::{FrameStream, Outbox, gone, outbox};
 pub use parent::ParentConfig;
+#[cfg(feature = "agent")]
 pub(crate) use parent::RelayIdentity;
 pub use refusal::{Reason, Refusal};
 
@@ -254,10 +255,12 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Vec<AgentId>>,
     },
     /// A relay has a new link to its parent; frames for the parent go there from here on.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
     AttachParent {
         outbox: mpsc::Sender<UpFrame>,
     },
     /// A frame of a relay's parent.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
     Heard {
         frame: Box<DownFrame>,
         reply: Reply<()>,

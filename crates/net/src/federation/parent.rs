@@ -44,6 +44,7 @@ pub(crate) struct RelayIdentity {
     pub(crate) instances: Vec<u64>,
 }
 
+#[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
 impl RelayIdentity {
     /// How many processes are remembered: the parent knows one of the last few.
     const REMEMBERED: usize = 16;
@@ -74,7 +75,9 @@ impl RelayIdentity {
         crate::log::replace(&Self::path(directory), &text)?;
         Ok(self)
     }
+}
 
+impl RelayIdentity {
     pub(crate) fn id(&self) -> AgentId {
         AgentId(self.agent)
     }
