@@ -63,6 +63,11 @@ pub(crate) fn read(path: &Path, insecure: bool) -> anyhow::Result<ServeConfig> {
     for file in [&mut config.storage.password_file, &mut config.storage.authority].into_iter().flatten() {
         *file = home.join(&*file);
     }
+    for parent in config.federations.iter_mut().filter_map(|federation| federation.parent.as_mut()) {
+        for file in [&mut parent.token_file, &mut parent.authority].into_iter().flatten() {
+            *file = home.join(&*file).to_string_lossy().into_owned();
+        }
+    }
     if let Some(tls) = &mut config.tls {
         tls.certificate = home.join(&tls.certificate);
         tls.key = home.join(&tls.key);
@@ -124,6 +129,10 @@ fn check_value(takes: Takes, entry: &Entry, found: &mut Vec<Diagnostic>) {
             return;
         }
         (Takes::Kind(Kind::Algorithm), _) => "a table: write [federation.algorithm]".into(),
+        (Takes::Kind(kind @ Kind::Table(_)), Value::Table(table)) => {
+            check_table(&format!("[federation.{key}]"), &keys(kind.settings()), table, found);
+            return;
+        }
         // A federation takes one value, not a list of them.
         (Takes::Kind(kind), Value::Scalar(_)) if fits(&kind, node) => return,
         (Takes::Kind(kind), _) => kind.expected(),
@@ -244,6 +253,18 @@ mod tests {
         let relay = FederationConfig { parent: Some(parent), ..config.federations[0].clone() };
         let federation = written(serde_json::to_value(relay).unwrap());
         assert_eq!(listed(&keys(FederationConfig::settings())), federation);
+    }
+
+    #[test]
+    fn a_federation_with_a_parent_is_read_and_its_mistakes_are_shown() {
+        let relay = |parent: &str| format!("{SMALLEST}[federation.parent]\n{parent}\n");
+        let config = parse(&relay("coordinator = \"http://127.0.0.1:1\"\nagent = 3"), false).unwrap();
+        let parent = config.federations[0].parent.as_ref().unwrap();
+        assert_eq!((&*parent.coordinator, parent.agent), ("http://127.0.0.1:1", Some(3)));
+        let text = complaint(&relay("coordinator = 7\nagnet = 3"));
+        assert!(text.contains("`coordinator` is 7: expected a text"), "{text}");
+        assert!(text.contains("unknown key `agnet` for [federation.parent]"), "{text}");
+        assert!(text.contains("did you mean `agent`?"), "{text}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::settings::Setting;
 ///
 /// The simulator, the network, the invariants and the conformance suite ask a recipe what they need to know and
 /// look nowhere else. A crate outside of posse implements this trait for its own settings and hands it over as
-/// [`Algorithm::Outside`](crate::Algorithm::Outside).
+/// [`Algorithm::Outside`].
 pub trait Recipe: fmt::Debug + Send + Sync {
     /// The name in configuration files and results: lower case, words joined by hyphens.
     fn name(&self) -> &'static str;
