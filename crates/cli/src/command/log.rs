@@ -192,6 +192,7 @@ fn replay(directory: &Path, contents: Contents, until: Option<u64>) -> anyhow::R
     let path = directory.join("federation.json");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let config = FederationConfig::from_kept(&text).with_context(|| format!("{}", path.display()))?;
+    let config = config.with_identity_of(directory)?;
     let Contents { first, mut entries, state, .. } = contents;
     if let Some(until) = until {
         let kept = until.checked_sub(first);

@@ -12,6 +12,7 @@ use posse_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::parent::RelayIdentity;
 use super::{FederationError, ParentConfig, deadline};
 use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
@@ -247,6 +248,17 @@ impl FederationConfig {
 
     fn lengths(&self) -> Lengths {
         Lengths::new(&self.algorithm, self.dimension, self.agents)
+    }
+
+    /// The settings with who this relay is at its parent, as the directory of its log says: without, the log of a relay
+    /// cannot be replayed. Settings of other federations are returned as they are. Fails if the file cannot be read.
+    pub fn with_identity_of(mut self, directory: &Path) -> Result<Self, LogError> {
+        if let Some(parent) = &mut self.parent
+            && let Some(identity) = RelayIdentity::read(directory)?
+        {
+            parent.identity = identity;
+        }
+        Ok(self)
     }
 
     /// A hub at the beginning of its history.

@@ -7,6 +7,7 @@ use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Threshold};
 use posse_net::Agent;
 use posse_net::coordinator::{Options, Running, ServeConfig, ServeError, serve};
 use posse_net::federation::{FederationConfig, ParentConfig};
+use posse_net::log::{FileLog, Log};
 
 use crate::support::{agent, coordinator, federation, in_a_minute, interact, look, talkative, unsent};
 
@@ -103,6 +104,25 @@ async fn nothing_is_lost_or_doubled_when_the_relay_and_the_root_are_killed() {
         play(&agents, 40 * turn + 20, 40 * turn + 40).await;
         everything_is_somewhere(&root, &[&relay], &agents, 2 * 40 * (turn + 1)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_a_relay_is_replayed_with_who_it_is_at_its_parent() {
+    let (above, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = coordinator(above.path(), talkative()).await;
+    let relay = coordinator(below.path(), relayed(root.address, 7)).await;
+    let agents = [agent(relay.address, 0).await];
+    play(&agents, 0, 20).await;
+    everything_is_somewhere(&root, &[&relay], &agents, 20).await;
+    // A relay that ends in order leaves a saved state, which names the relay.
+    relay.drain().await;
+    let directory = below.path().join("federations/test");
+    let kept = std::fs::read_to_string(directory.join("federation.json")).unwrap();
+    let config = FederationConfig::from_kept(&kept).unwrap();
+    let replay = FileLog::open(&directory).unwrap().replay().unwrap();
+    assert!(config.replay(&replay).is_err(), "its parent speaks to the relay, not to any agent");
+    let hub = config.with_identity_of(&directory).unwrap().replay(&replay).unwrap();
+    assert_eq!(hub.coordinator().inspect().observations, 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
