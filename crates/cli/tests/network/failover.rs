@@ -214,7 +214,7 @@ impl Federation {
     fn pause_primary(&mut self) {
         self.cluster.signal(self.primary, "STOP");
         self.interact(10);
-        // Nobody leads without a database.
+        // Without a database no coordinator leads.
         while self.seats.iter().any(Seat::leads) {}
         self.interact(5);
         self.cluster.signal(self.primary, "CONT");
@@ -227,7 +227,7 @@ impl Federation {
         self.cluster.resume(standby);
     }
 
-    /// No standby answers, and somebody cancels commits that wait for one.
+    /// No standby answers, and an administrator cancels commits that wait for one.
     fn cancel_commits(&mut self) {
         let standbys = self.standbys();
         standbys.iter().for_each(|standby| self.cluster.signal(*standby, "STOP"));

@@ -44,7 +44,7 @@ fn a_hangup_reads_the_limits_again_and_ends_nothing() {
     let _first = TcpStream::connect(running.address()).unwrap();
     add_to_file(directory.path(), "[limits]\nconnections = 1\n");
     signal(&running, "-HUP");
-    // Whoever comes second is closed at once, as soon as the file was read.
+    // The connection that comes second is closed at once, as soon as the file was read.
     while !metrics(&admin).contains("reason=\"crowded\"") {
         drop(TcpStream::connect(running.address()).unwrap());
     }
