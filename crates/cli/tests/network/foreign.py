@@ -20,18 +20,23 @@ def evidence():
     return message_pb2.Evidence(count=1, moment=[0.5, 0.25, 0.0], packed=packed)
 
 
-def federation(agent):
+# A call that is not answered fails; it does not keep the test waiting for ever.
+patience = 60
+
+
+def federation(channel, agent):
     metadata = [("posse-agent", str(agent)), ("posse-federation", "shop")]
-    stub = service_pb2_grpc.CoordinatorStub(grpc.insecure_channel(address))
-    rules = stub.Join(service_pb2.JoinRequest(protocol=1), metadata=metadata)
+    stub = service_pb2_grpc.CoordinatorStub(channel)
+    rules = stub.Join(service_pb2.JoinRequest(protocol=1), metadata=metadata, timeout=patience)
     assert rules.dimension == 3 and rules.agent == agent and "async-lin-ucb" in rules.algorithm
     return stub, metadata, rules.incarnation
 
 
 # Agent 1 over a stream: hello, then two uploads, one after the other's acknowledgement.
-stub, metadata, life = federation(1)
+channel = grpc.insecure_channel(address)
+stub, metadata, life = federation(channel, 1)
 frames = queue.Queue()
-link = stub.Link(iter(frames.get, None), metadata=metadata)
+link = stub.Link(iter(frames.get, None), metadata=metadata, timeout=patience)
 frames.put(frame_pb2.UpFrame(incarnation=life, greeting=1))
 answer = next(link)
 assert answer.greeting == 1 and answer.incarnation == life
@@ -45,10 +50,16 @@ for number in (1, 2):
         received = max(received, answer.sequence)
         if answer.acknowledged == number:
             break
+# Read to its end: a stream that is still open when Python ends may lock up its interpreter (grpcio 1.85).
 frames.put(None)
+for _ in link:
+    pass
+channel.close()
 
 # Agent 2 by calls: it is told what there is when it joins.
-stub, metadata, life = federation(2)
-reply = stub.Exchange(frame_pb2.UpFrame(incarnation=life, greeting=1), metadata=metadata)
+channel = grpc.insecure_channel(address)
+stub, metadata, life = federation(channel, 2)
+reply = stub.Exchange(frame_pb2.UpFrame(incarnation=life, greeting=1), metadata=metadata, timeout=patience)
+channel.close()
 snapshots = [frame.message.snapshot for frame in reply.frames if frame.message.HasField("snapshot")]
 print("snapshot of", snapshots[-1].evidence.count, "observations")
