@@ -10,4 +10,5 @@ mod kills;
 mod operators;
 mod parity;
 mod processes;
+mod relays;
 mod support;
