@@ -1,7 +1,7 @@
 //! The same interactions through the simulator and over gRPC on loopback: the same choices, the same
 //! messages in the same order, the same bits in the end.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -146,7 +146,19 @@ fn parent(counts: &[usize], child: Child) -> Station {
     Some((depth, number % counts[depth]))
 }
 
-/// Agents and relays over gRPC whose frames are carried in the order in which the simulator carries them.
+/// Something that happens between machines, in the simulator's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// What a child has to say is at its parent.
+    Said(Child),
+    /// What waits for a child is with it.
+    Heard(Child),
+    /// What a child's own call brought back is with it. The flag says whether that made it speak again.
+    Answered(Child, bool),
+}
+
+/// Agents and relays over gRPC whose frames are carried in the order in which the simulator carries them: every frame takes
+/// one moment.
 struct Stagehand<'d> {
     data: &'d Path,
     /// How many relays there are at each depth.
@@ -154,8 +166,8 @@ struct Stagehand<'d> {
     stations: BTreeMap<Station, Running>,
     agents: BTreeMap<AgentId, Agent>,
     clock: Clock,
-    /// Those that have something to send.
-    turns: VecDeque<Child>,
+    /// What is due, by the moment and in the order in which it was set off.
+    due: VecDeque<(u64, Due)>,
 }
 
 impl Stagehand<'_> {
@@ -175,7 +187,7 @@ impl Stagehand<'_> {
         };
         let agent = Agent::start(config).await.unwrap();
         self.agents.insert(id, agent.clone());
-        self.turns.push_back(Child::Agent(id));
+        self.put(0, Due::Said(Child::Agent(id)));
         agent
     }
 
@@ -198,38 +210,58 @@ impl Stagehand<'_> {
         self.stations[&station].federations[0].waiting().await.into_iter().map(child).collect()
     }
 
+    /// Notes that something happens in a moment, once.
+    fn put(&mut self, moment: u64, due: Due) {
+        if !self.due.iter().any(|(_, other)| *other == due) {
+            let place = self.due.iter().take_while(|(other, _)| *other <= moment).count();
+            self.due.insert(place, (moment, due));
+        }
+    }
+
+    /// What a machine that others join has set off reaches them in `moment`, and then what is above it.
+    async fn spread(&mut self, station: Station, own: Option<(Child, bool)>, moment: u64) {
+        let waiting = self.waiting(station).await.into_iter().map(|child| (child, Due::Heard(child)));
+        let own = own.map(|(child, more)| (child, Due::Answered(child, more)));
+        let reached: BTreeMap<Child, Due> = waiting.chain(own).collect();
+        for due in reached.into_values() {
+            self.put(moment, due);
+        }
+        if let Some((depth, number)) = station
+            && self.stations[&station].has_mail_for_parent(NAME).await
+        {
+            self.put(moment, Due::Said(Child::Relay(depth, number)));
+        }
+    }
+
     /// Carries everything that there is to be said.
     async fn carry(&mut self) {
-        while let Some(child) = self.turns.pop_front() {
-            let mut speakers = BTreeSet::new();
-            if self.exchange(child).await {
-                speakers.insert(child);
-            }
-            // What this set off reaches the others before anybody speaks again: above, and below a relay.
-            let mut stations = vec![parent(&self.counts, child)];
-            if let Child::Relay(depth, number) = child {
-                stations.push(Some((depth, number)));
-            }
-            while let Some(station) = stations.pop() {
-                for other in self.waiting(station).await {
-                    if self.turns.contains(&other) || speakers.contains(&other) {
+        while let Some((moment, due)) = self.due.pop_front() {
+            match due {
+                Due::Said(child) => {
+                    // The answer comes with the call. What it sets off has to wait until it would have arrived.
+                    let more = self.exchange(child).await;
+                    self.spread(parent(&self.counts, child), Some((child, more)), moment + 1).await;
+                }
+                Due::Heard(child) => {
+                    if !self.waiting(parent(&self.counts, child)).await.contains(&child) {
                         continue;
                     }
-                    if self.exchange(other).await {
-                        speakers.insert(other);
+                    if self.exchange(child).await {
+                        self.put(moment + 1, Due::Said(child));
                     }
-                    if let Child::Relay(depth, number) = other {
-                        stations.push(Some((depth, number)));
+                    if let Child::Relay(depth, number) = child {
+                        self.spread(Some((depth, number)), None, moment + 1).await;
                     }
                 }
-                if let Some((depth, number)) = station
-                    && self.stations[&station].has_mail_for_parent(NAME).await
-                    && !self.turns.contains(&Child::Relay(depth, number))
-                {
-                    speakers.insert(Child::Relay(depth, number));
+                Due::Answered(Child::Relay(depth, number), _) => {
+                    self.spread(Some((depth, number)), None, moment + 1).await;
+                }
+                Due::Answered(child, more) => {
+                    if more {
+                        self.put(moment + 1, Due::Said(child));
+                    }
                 }
             }
-            self.turns.extend(speakers);
         }
     }
 }
@@ -275,9 +307,10 @@ async fn networked(run: &RunConfig) -> Transcript {
         stations.insert(*station, serve(config, options).await.unwrap());
     }
     // Relays are there from the beginning, those below the root first.
-    let turns = places.iter().flatten().map(|(depth, number)| Child::Relay(*depth, *number)).collect();
+    let relays = places.iter().flatten().map(|(depth, number)| Child::Relay(*depth, *number));
+    let due = relays.map(|relay| (0, Due::Said(relay))).collect();
     let agents = BTreeMap::new();
-    let mut stage = Stagehand { data: data.path(), counts, stations, agents, clock, turns };
+    let mut stage = Stagehand { data: data.path(), counts, stations, agents, clock, due };
     stage.carry().await;
     let mut transcript = Transcript::default();
     if run.algorithm.join_policy() == JoinPolicy::Eager {
@@ -296,15 +329,13 @@ async fn networked(run: &RunConfig) -> Transcript {
         time.store(START + run.network.interval.as_micros() * step, Ordering::SeqCst);
         let agent = stage.agent(id).await;
         if agent.prepare(offer.user, &offer.arms).unwrap() {
-            stage.turns.push_back(Child::Agent(id));
+            stage.put(0, Due::Said(Child::Agent(id)));
             stage.carry().await;
         }
         let chosen = agent.choose(offer.user, &offer.arms).unwrap();
         transcript.choices.push((id, chosen.arm));
         agent.reward(chosen.id, offer.reward(chosen.arm)).unwrap();
-        if !stage.turns.contains(&Child::Agent(id)) {
-            stage.turns.push_back(Child::Agent(id));
-        }
+        stage.put(0, Due::Said(Child::Agent(id)));
         stage.carry().await;
     }
     for (id, agent) in &stage.agents {
