@@ -414,8 +414,9 @@ impl Linked {
         now: Tick,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
-        if self.places[agent.0 as usize].gone {
-            // Whoever leaves for good takes the link along.
+        let place = &self.places[agent.0 as usize];
+        if place.gone || (place.relay != relay && !self.relays.is_empty()) {
+            // An agent that leaves for good, or for another relay, takes the link along.
             return Ok(());
         }
         let repeated = self.planted_bug.then(|| as_new(&frame)).flatten();
