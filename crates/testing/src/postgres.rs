@@ -4,7 +4,7 @@
 //! `postgres`, whom the package makes. Everything is removed when the cluster is dropped.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
@@ -151,6 +151,23 @@ impl Cluster {
         let from = format!("{} application_name=s{server}", self.single(primary));
         self.ask(server, "postgres", &format!("ALTER SYSTEM SET primary_conninfo TO '{from}'"));
         self.ask(server, "postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Makes a running standby follow its primary by the sockets in another directory, and waits until it does.
+    pub fn follow_through(&self, server: usize, primary: usize, directory: &Path) {
+        let real = self.single(primary);
+        let from = real.replace(&*self.home.path().to_string_lossy(), &directory.to_string_lossy());
+        // By another name for a moment, so that the old connection is not taken for the new one.
+        let name = format!("through{server}");
+        for name in [&name, &format!("s{server}")] {
+            let set = format!("ALTER SYSTEM SET primary_conninfo TO '{from} application_name={name}'");
+            self.ask(server, "postgres", &set);
+            self.ask(server, "postgres", "SELECT pg_reload_conf()");
+            let streams = format!(
+                "SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
+            );
+            self.await_sql(primary, &streams);
+        }
     }
 
     /// Takes a running standby off its primary, and returns how far it has got. Afterwards it confirms nothing.

@@ -5,6 +5,7 @@ mod breaker;
 mod failover;
 mod flood;
 mod foreign;
+mod gate;
 mod guide;
 mod kills;
 mod operators;
