@@ -148,11 +148,12 @@ impl Federation {
         }
     }
 
-    /// The seat that leads, once one does.
+    /// The seat that leads, once exactly one does: one that wakes up says for a moment what it knew when it fell asleep.
     fn leader(&self) -> usize {
         loop {
-            if let Some(seat) = self.seats.iter().position(Seat::leads) {
-                return seat;
+            let leads: Vec<usize> = (0..self.seats.len()).filter(|seat| self.seats[*seat].leads()).collect();
+            if let [leader] = leads[..] {
+                return leader;
             }
         }
     }
@@ -338,7 +339,12 @@ impl Federation {
                 view.unsent + view.withheld + in_flight.map_or(0, |(_, count)| count)
             });
         }
-        assert_eq!(held, self.made, "observations after {after}");
+        let lives: Vec<(u64, u64)> =
+            self.agents.iter().map(|agent| (agent.status().life, agent.status().set_aside)).collect();
+        assert_eq!(
+            held, self.made,
+            "observations after {after}; lives, and how many were set aside: {lives:?}"
+        );
     }
 
     /// The rows of the database in files lead to the same counts, and every entry is there once.
