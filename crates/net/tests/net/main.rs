@@ -14,6 +14,7 @@ mod presence;
 mod privacy;
 mod proxy;
 mod relay;
+mod relay_faults;
 mod retraction;
 mod security;
 mod sidecar;
