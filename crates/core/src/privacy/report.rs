@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::privacy::budget::Calibration;
 use crate::privacy::config::Unit;
 use crate::privacy::factorisation::Mechanism;
+use crate::privacy::masking::SecureAggregation;
 
 /// What a private run may claim: the accountant's statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct PrivacyReport {
     pub mechanism: Mechanism,
     /// The noise: the same numbers that `posse privacy plan` prints.
     pub calibration: Calibration,
+    /// Who adds the noise: every agent alone, or under secure aggregation all agents in a sum together.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub secure_aggregation: Option<SecureAggregation>,
     /// How many streams were opened, over all agents.
     pub streams: u64,
     /// How many releases were made, over all agents.
