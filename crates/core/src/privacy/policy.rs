@@ -192,6 +192,18 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_agent_adds_a_part_of_the_noise_only_if_its_policy_says_so() {
+        let shared = Algorithm::SyncLinUcb(crate::linear::SyncLinUcb {
+            privacy: Some(PrivacyConfig::default()),
+            secure_aggregation: Some(crate::privacy::SecureAggregation::default()),
+            ..Default::default()
+        });
+        let policy = PrivacyPolicy::default();
+        assert_eq!(policy.admits(&shared), Err(PolicyBreach::SecureAggregation));
+        assert_eq!(PrivacyPolicy { allow_secure_aggregation: true, ..policy }.admits(&shared), Ok(()));
+    }
+
     /// Every algorithm there is either promises privacy, or sends nothing, or is refused by name.
     #[test]
     fn algorithms_without_a_promise_are_refused_unless_they_send_nothing() {

@@ -196,7 +196,7 @@ impl SharedSums {
             most_of_a_user,
             user_epsilon: conversion::gaussian_epsilon(units_of_a_user * mu, config.delta),
             mechanism: config.mechanism,
-            calibration: self.budget.calibration(),
+            calibration: self.budget.divided(self.secure.honest()).calibration(),
             secure_aggregation: Some(self.secure),
             streams: 1,
             releases: self.opened,

@@ -15,6 +15,7 @@ mod privacy;
 mod proxy;
 mod relay;
 mod retraction;
+mod secure;
 mod security;
 mod sidecar;
 mod silence;
