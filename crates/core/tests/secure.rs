@@ -80,26 +80,29 @@ impl Room {
     /// An observation whose numbers are exact in units of sums and tell agents apart.
     fn observation(id: u64, step: u64) -> ([f64; D], f64) {
         let x = (1.0 + 7.0 * id as f64 + step as f64) / 1024.0;
-        ([x, 0.5], if step % 2 == 0 { 0.25 } else { -0.5 })
+        ([x, 0.5], if step.is_multiple_of(2) { 0.25 } else { -0.5 })
     }
 
-    /// Every agent but 0 learns `each` observations, then 0 learns until it asks for a round, and the round is played.
+    /// Every agent learns `each` observations. Then the round is played that they ask for.
     fn round(&mut self, each: u64, first: u64) {
-        for id in (0..AGENTS).rev() {
+        let mut requests = Vec::new();
+        for id in 0..AGENTS {
             for step in first..first + each {
                 let (x, y) = Self::observation(id, step);
-                let said = self.agents[id as usize].learn(UserId(id), &x, y).unwrap();
-                if let Some(said) = said {
-                    self.deliver(id, said);
-                }
+                requests.extend(
+                    self.agents[id as usize].learn(UserId(id), &x, y).unwrap().map(|said| (id, said)),
+                );
             }
         }
+        assert_eq!(requests.len() as u64, AGENTS, "everybody is due");
+        self.deliver(requests);
     }
 
-    fn deliver(&mut self, from: u64, message: Uplink) {
-        let mut letters = vec![(from, message)];
+    fn deliver(&mut self, mut letters: Vec<(u64, Uplink)>) {
         loop {
-            while let Some((from, message)) = letters.pop() {
+            while !letters.is_empty() {
+                // In order: what an agent said first arrives first.
+                let (from, message) = letters.remove(0);
                 let silent = self.silent_from.get(&from).copied().unwrap_or(4);
                 if exchange(&message).is_some_and(|exchange| exchange >= silent) {
                     continue;

@@ -83,7 +83,16 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
     let plan = |more: &[&str]| posse(directory.path(), &[&PLAN[..], more].concat());
     let words = plan(&["--epsilon", "1"]);
     assert_eq!((words.code, words.stderr.as_str()), (0, ""));
-    for line in ["promise ", "who adds ", "clusters ", "users ", "needed ", "verdict ", "suggested ", "what would help"] {
+    for line in [
+        "promise ",
+        "who adds ",
+        "clusters ",
+        "users ",
+        "needed ",
+        "verdict ",
+        "suggested ",
+        "what would help",
+    ] {
         assert!(words.stdout.contains(&format!("\n{line}")) || words.stdout.starts_with(line), "{line}");
     }
     let noise = |more: &[&str]| {
@@ -96,7 +105,9 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
     assert!((noise(&["--user-cap", "20"]) / usual - 20.0).abs() < 1e-6, "a user is that many interactions");
     let together = noise(&["--survivors", "26", "--colluders", "1"]);
     assert!((usual / together - 5.0).abs() < 1e-6, "25 agents add a fifth of the noise each");
-    assert!(plan(&["--survivors", "26"]).stdout.contains("who adds    26 agents or more add the noise together"));
+    assert!(
+        plan(&["--survivors", "26"]).stdout.contains("who adds    26 agents or more add the noise together")
+    );
 }
 
 /// One function from settings to noise: what is planned is what the statement of the run has.

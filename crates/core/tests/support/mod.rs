@@ -169,7 +169,7 @@ fn secure_downlinks() -> impl Strategy<Value = SecureDownlink> {
                     version: Version(version),
                     members: slot,
                     variance: information.min(1e250),
-                    evidence,
+                    evidence: Arc::new(evidence),
                 })
             })
             .boxed(),

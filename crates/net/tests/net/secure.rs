@@ -18,14 +18,19 @@ const AGENTS: u64 = 5;
 const VICTIM: u64 = 3;
 const EACH: u64 = 5;
 
-/// A round is asked for after five observations. There is no deadline: an agent drops out when a new life of it begins.
-fn secure() -> FederationConfig {
-    let privacy = PrivacyConfig { first_release: EACH, max_releases: 4, ..Default::default() };
+/// A round is asked for after five observations. There is no deadline: an agent drops out when a new life of it begins. So little is
+/// promised that noise is far below the units of sums, so that sums can be searched for.
+fn rounds(secure_aggregation: Option<SecureAggregation>) -> FederationConfig {
+    let privacy = PrivacyConfig { epsilon: 1e30, first_release: EACH, max_releases: 4, ..Default::default() };
     federation(Algorithm::SyncLinUcb(SyncLinUcb {
         privacy: Some(privacy),
-        secure_aggregation: Some(SecureAggregation { survivors: 3, colluders: 1 }),
+        secure_aggregation,
         ..Default::default()
     }))
+}
+
+fn secure() -> FederationConfig {
+    rounds(Some(SecureAggregation { survivors: 3, colluders: 1 }))
 }
 
 async fn start(running: &Running, id: u64, state: Option<&Path>) -> Agent {
@@ -140,4 +145,42 @@ async fn an_agent_that_is_killed_and_comes_back_with_its_state_goes_on_where_it_
     for stop in 0..4 {
         assert_eq!(killed_in(stop, true).await, EACH * AGENTS, "killed in exchange {stop}");
     }
+}
+
+/// The agents whose sums are in the coordinator's log as they are, after a round of all agents.
+async fn found_in_log(federation: FederationConfig) -> Vec<u64> {
+    let data = tempfile::tempdir().unwrap();
+    let running = coordinator(data.path(), federation).await;
+    let mut agents = Vec::new();
+    for id in 0..AGENTS {
+        agents.push(start(&running, id, None).await);
+    }
+    carry(&agents).await;
+    let mut sums = Vec::new();
+    for agent in &agents {
+        (0..EACH).for_each(|step| interact(agent, step));
+        sums.push(agent.inspect(|machine| {
+            let linear = machine.inspect().linear.expect("it has a linear model");
+            let own = if linear.buffer.is_empty() { linear.in_flight.unwrap() } else { linear.buffer };
+            own.gram().iter().chain(own.moment()).copied().collect::<Vec<f64>>()
+        }));
+    }
+    carry(&agents).await;
+    assert_eq!(look(&running).await.observations, EACH * AGENTS, "everything was shared");
+    let log = read(&data.path().join("federations").join("test")).unwrap().entries.concat();
+    let holds = |number: &[u8]| log.windows(number.len()).any(|window| window == number);
+    let is_found = |own: &Vec<f64>| {
+        own.iter().any(|v| {
+            // As a number of a message, or as an integer on whatever lattice.
+            let on_lattice = |power: i32| ((v * f64::from(power).exp2()) as i128).to_le_bytes();
+            holds(&v.to_le_bytes()) || (30..=75).any(|power| holds(&on_lattice(power)))
+        })
+    };
+    (0..AGENTS).filter(|id| is_found(&sums[*id as usize])).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_holds_no_sums_of_one_agent_and_without_masks_the_search_finds_those_of_all() {
+    assert_eq!(found_in_log(secure()).await, Vec::<u64>::new());
+    assert_eq!(found_in_log(rounds(None)).await, (0..AGENTS).collect::<Vec<_>>());
 }
