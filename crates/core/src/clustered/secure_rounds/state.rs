@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::{OpenSecureRound, Seat, SecureRounds};
+use super::{OpenSecureRound, SecureRounds, SecureSeat};
 use crate::error::DecodeError;
 use crate::ids::{AgentId, RoundId, Tick, Version};
 use crate::privacy::masking::Collection;
@@ -19,7 +19,8 @@ impl SecureRounds {
             newest,
             slots: slots.to_vec(),
         };
-        let seat = |(agent, seat): (&AgentId, &Seat)| life(agent.0, seat.life, seat.newest.0, &seat.slots);
+        let seat =
+            |(agent, seat): (&AgentId, &SecureSeat)| life(agent.0, seat.life, seat.newest.0, &seat.slots);
         let masked = |open: &OpenSecureRound| {
             open.lives.iter().map(|(agent, number)| life(agent.0, *number, 0, &[])).collect()
         };
@@ -69,7 +70,7 @@ impl SecureRounds {
         self.model.restore(&state.model.unwrap_or_default())?;
         // From here on nothing fails.
         let seat = |seat: v1::SecureSeatState| {
-            let own = Seat { life: seat.life, newest: RoundId(seat.newest), slots: seat.slots };
+            let own = SecureSeat { life: seat.life, newest: RoundId(seat.newest), slots: seat.slots };
             (AgentId(seat.agent), own)
         };
         self.agents = state.seats.into_iter().map(seat).collect();
