@@ -157,18 +157,10 @@ impl Agent {
     ///     The user that the arm was chosen for.
     #[pyo3(signature = (arm, reward, user = None))]
     fn learn(&self, py: Python<'_>, arm: &Bound<'_, PyAny>, reward: f64, user: Option<u64>) -> PyResult<()> {
-        let (user, arm) = (self.user(user), vector(arm)?);
+        let (user, features) = (self.user(user), vector(arm)?);
         let mut machine = self.machine(py);
         let machine = &mut *machine;
-        let copied;
-        let features = match arm.as_slice() {
-            Ok(features) => features,
-            Err(_) => {
-                copied = arm.as_array().to_vec();
-                &copied[..]
-            }
-        };
-        free(py, || machine.learn(user, features, reward))?.map_err(|error| input(&error))
+        free(py, || machine.learn(user, &features, reward))?.map_err(|error| input(&error))
     }
 
     /// Choose and learn many times in one call, without the interpreter's lock.

@@ -82,7 +82,7 @@ impl Machine {
 
     fn fill(&mut self, offer: &[f64]) -> Result<(), InputError> {
         self.arms.clear();
-        offer.chunks_exact(self.arms.dimension()).try_for_each(|row| self.arms.push(row))
+        self.arms.push_rows(offer)
     }
 
     fn learn_offered(&mut self, user: UserId, arm: usize, reward: f64) -> Result<usize, InputError> {
