@@ -41,11 +41,14 @@ impl Arms {
         if rest != 0 {
             return Err(InputError::Dimension { expected: self.dimension, got: rest });
         }
-        if !all_finite(rows) {
-            // Which feature of which arm it was is told by the arm.
+        let before = self.features.len();
+        self.features.extend_from_slice(rows);
+        // The copy is in the fastest cache now, where the rows may not have been.
+        if !all_finite(&self.features[before..]) {
+            self.features.truncate(before);
+            // The arm with the wrong feature says which of its features it is.
             rows.chunks_exact(self.dimension).try_for_each(|row| check_features(self.dimension, row))?;
         }
-        self.features.extend_from_slice(rows);
         Ok(())
     }
 
