@@ -124,6 +124,13 @@ fn title(text: &str) -> Option<String> {
     text.parse::<toml::Table>().ok()?.get("title")?.as_str().map(String::from)
 }
 
+/// What an experiment says of itself, as one line.
+pub(crate) fn description(text: &str) -> Option<String> {
+    let root: toml::Table = text.parse().ok()?;
+    let words: Vec<&str> = root.get("description")?.as_str()?.split_whitespace().collect();
+    Some(words.join(" "))
+}
+
 /// An id, what it shows, and its status as long as there is no experiment.
 type Listed = (&'static str, &'static str, Status);
 

@@ -21,7 +21,8 @@ const CHUNK: usize = 4096;
 /// A learner that chooses among arms for its own users.
 ///
 /// ``Federation.agent`` makes agents. An agent may be used from several threads; a call waits for the one before it.
-/// Methods that compute release the interpreter's lock. When a method raises, nothing has changed.
+/// Methods that compute for longer than some microseconds release the interpreter's lock. When a method raises, nothing has
+/// changed.
 ///
 /// The agent never sends anything by itself. What it has to say waits in it, and is taken by ``Federation.exchange`` or, if
 /// messages travel some other way, by ``take_uplink``.
@@ -44,6 +45,11 @@ impl Agent {
 
     fn user(&self, user: Option<u64>) -> UserId {
         UserId(user.unwrap_or(self.id))
+    }
+
+    /// Calls `work` on an offer of `arms` arms, without the interpreter's lock unless it is over in microseconds.
+    fn compute<T: Send>(&self, py: Python<'_>, arms: usize, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+        if self.spec.is_brief(arms) { Ok(work()) } else { free(py, work) }
     }
 }
 
@@ -104,7 +110,8 @@ impl Agent {
         let mut machine = self.machine(py);
         fill(&mut machine.arms, &offer)?;
         let Machine { agent, arms, .. } = &mut *machine;
-        let choice = free(py, || agent.choose(user, arms))?.map_err(|error| input(&error))?;
+        let choice =
+            self.compute(py, arms.len(), || agent.choose(user, arms))?.map_err(|error| input(&error))?;
         Ok((choice.arm, choice.propensity))
     }
 
@@ -139,7 +146,9 @@ impl Agent {
         let mut machine = self.machine(py);
         fill(&mut machine.arms, &offer)?;
         let Machine { agent, arms, outbox } = &mut *machine;
-        let question = free(py, || agent.prepare(now, user, arms))?.map_err(|error| input(&error))?;
+        let question = self
+            .compute(py, arms.len(), || agent.prepare(now, user, arms))?
+            .map_err(|error| input(&error))?;
         let asks = question.is_some();
         outbox.extend(question);
         Ok(asks)
@@ -157,18 +166,10 @@ impl Agent {
     ///     The user that the arm was chosen for.
     #[pyo3(signature = (arm, reward, user = None))]
     fn learn(&self, py: Python<'_>, arm: &Bound<'_, PyAny>, reward: f64, user: Option<u64>) -> PyResult<()> {
-        let (user, arm) = (self.user(user), vector(arm)?);
+        let (user, features) = (self.user(user), vector(arm)?);
         let mut machine = self.machine(py);
         let machine = &mut *machine;
-        let copied;
-        let features = match arm.as_slice() {
-            Ok(features) => features,
-            Err(_) => {
-                copied = arm.as_array().to_vec();
-                &copied[..]
-            }
-        };
-        free(py, || machine.learn(user, features, reward))?.map_err(|error| input(&error))
+        self.compute(py, 0, || machine.learn(user, &features, reward))?.map_err(|error| input(&error))
     }
 
     /// Choose and learn many times in one call, without the interpreter's lock.

@@ -1,8 +1,6 @@
 //! Arrays from Python. A float64 array is borrowed as it is; anything else numpy makes one of.
 
-use numpy::{
-    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
-};
+use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3};
 use posse_core::{Arms, InputError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,13 +16,16 @@ pub(crate) fn matrix<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray
     borrowed(array.cast::<PyArray2<f64>>()?.try_readonly())
 }
 
-/// The features of one arm.
-pub(crate) fn vector<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, f64>> {
+/// The features of one arm, copied: they are few, and numpy's record of who borrows what costs more than the copy.
+pub(crate) fn vector(value: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+    let copy = |array: &Bound<'_, PyArray1<f64>>| {
+        array.to_vec().unwrap_or_else(|_| array.to_owned_array().into_iter().collect())
+    };
     if let Ok(array) = value.cast::<PyArray1<f64>>() {
-        return borrowed(array.try_readonly());
+        return Ok(copy(array));
     }
     let array = converted(value, 1, "an arm is a vector of features")?;
-    borrowed(array.cast::<PyArray1<f64>>()?.try_readonly())
+    Ok(copy(array.cast::<PyArray1<f64>>()?))
 }
 
 /// Offers over time: interactions, arms, features.
@@ -74,10 +75,7 @@ pub(crate) fn fill(arms: &mut Arms, offer: &PyReadonlyArray2<'_, f64>) -> PyResu
         return Err(input(&error));
     }
     if let (Ok(features), true) = (offer.as_slice(), view.is_standard_layout()) {
-        return features
-            .chunks_exact(arms.dimension())
-            .try_for_each(|row| arms.push(row))
-            .map_err(|error| input(&error));
+        return arms.push_rows(features).map_err(|error| input(&error));
     }
     for row in view.rows() {
         arms.push(&row.to_vec()).map_err(|error| input(&error))?;

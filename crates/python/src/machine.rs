@@ -16,6 +16,9 @@ const INTERVAL: TimeSpan = TimeSpan::from_millis(10);
 /// Messages that one delivery may set off before it counts as endless.
 const ENDLESS: usize = 10_000_000;
 
+/// Multiplications, some 20 microseconds of them, below which a call keeps the interpreter's lock (docs/decisions/0170).
+const BRIEF: usize = 100_000;
+
 /// What all members of a federation are made from.
 #[derive(Debug)]
 pub(crate) struct Spec {
@@ -30,6 +33,25 @@ impl Spec {
     /// The agent whose learner serves `agent`: itself, unless one learner serves all.
     pub(crate) fn learner(&self, agent: u64) -> u64 {
         if self.algorithm.placement() == Placement::Central { 0 } else { agent }
+    }
+
+    /// Whether agents choose from an offer of `arms` arms, and learn, in microseconds. It is known of linear models alone: they
+    /// need dimension² multiplications for each arm, and dimension³ when they are made anew.
+    pub(crate) fn is_brief(&self, arms: usize) -> bool {
+        let is_linear = matches!(
+            self.algorithm,
+            Algorithm::LinUcb(_)
+                | Algorithm::LinTs(_)
+                | Algorithm::CentralLinUcb(_)
+                | Algorithm::AsyncLinUcb(_)
+                | Algorithm::AsyncLinTs(_)
+                | Algorithm::SyncLinUcb(_)
+                | Algorithm::FedLinUcb(_)
+                | Algorithm::ExchangeLinUcb(_)
+                | Algorithm::ExchangeLinTs(_)
+        );
+        let dimension = self.shape.dimension();
+        is_linear && arms.max(dimension).saturating_mul(dimension.saturating_mul(dimension)) <= BRIEF
     }
 }
 
@@ -82,7 +104,7 @@ impl Machine {
 
     fn fill(&mut self, offer: &[f64]) -> Result<(), InputError> {
         self.arms.clear();
-        offer.chunks_exact(self.arms.dimension()).try_for_each(|row| self.arms.push(row))
+        self.arms.push_rows(offer)
     }
 
     fn learn_offered(&mut self, user: UserId, arm: usize, reward: f64) -> Result<usize, InputError> {

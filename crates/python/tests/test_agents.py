@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import pickle
+import sys
 import threading
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import posse
@@ -211,7 +213,40 @@ def test_a_replay_can_say_whose_turn_it_is() -> None:
     assert federation.agent(0).inspect()["unsent"] == 0
 
 
-def test_threads_share_an_agent_and_the_lock_is_released() -> None:
+def lets_others_run(agent: posse.FederationAgent, arms: npt.NDArray[np.float64], calls: int) -> bool:
+    """Whether a thread that waits for the interpreter's lock gets it during one of some choices."""
+    held, ran = threading.Lock(), []
+
+    def wait() -> None:
+        with held:
+            ran.append(True)
+
+    interval = sys.getswitchinterval()
+    # From here on no thread loses the lock unless it gives it away, so that the other one runs until it waits.
+    sys.setswitchinterval(1000)
+    held.acquire()
+    other = threading.Thread(target=wait)
+    other.start()
+    try:
+        held.release()
+        for _ in range(calls):
+            agent.choose(arms)
+            if ran:
+                break
+        return bool(ran)
+    finally:
+        sys.setswitchinterval(interval)
+        other.join()
+
+
+def test_long_calls_release_the_lock_and_brief_ones_keep_it() -> None:
+    large = np.linspace(-1, 1, 200 * 100).reshape(200, 100)
+    long = posse.Federation("lin-ucb", dimension=100).agent(0)
+    assert lets_others_run(long, large, 2000)
+    assert not lets_others_run(made("lin-ucb").agent(0), ARMS, 2000)
+
+
+def test_threads_share_an_agent() -> None:
     federation = made("lin-ucb")
     agent = federation.agent(0)
 

@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// What ε must protect at least
     #[arg(long, value_enum, value_name = "UNIT")]
     unit: Option<UnitArg>,
-    /// A TOML file with a table `privacy` of the same: max_epsilon, max_delta, unit, allow_raw_buffer
+    /// A TOML file with a table `privacy` of the same: max_epsilon, max_delta, unit, allow_raw_buffer, allow_secure_aggregation
     #[arg(long, value_name = "FILE", conflicts_with_all = ["require_privacy", "max_epsilon", "max_delta", "unit"])]
     policy: Option<PathBuf>,
     /// Begin a new life if another process has spoken for this agent, instead of stopping

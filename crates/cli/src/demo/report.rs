@@ -95,7 +95,8 @@ fn html(demo: &Demo, story: &Story) -> String {
         story.shared,
         story.unsent
     );
-    plain("A federation on one machine: posse demo", &body)
+    let description = "Regret of agents that learn alone, that share, and of one learner that sees everything, while some are killed.";
+    plain("A federation on one machine: posse demo", description, &body)
 }
 
 /// Three lines, their names at their ends or above the picture, and a mark for everything that went wrong.

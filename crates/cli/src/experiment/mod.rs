@@ -149,6 +149,7 @@ impl Experiment {
             // it out makes other things wrong, such as a key that is missing now, the first list is all we know.
             let mut rest = root;
             found.iter().for_each(|mistake| resolve::without(&mut rest, &mistake.span));
+            resolve::without_nameless(&mut rest);
             structure::supply_sizes(&mut rest);
             if structure::check(&rest).is_empty()
                 && let Err(more) = Self::build(&rest, quick, library)

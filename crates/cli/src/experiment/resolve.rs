@@ -37,9 +37,11 @@ pub(crate) fn resolve(
         && let Err(error) = config.check()
     {
         let section = section_of(&config, &error);
-        // After a key was left out, a complaint that depends on it may be about its default.
+        // After a key was left out, a complaint about it or that depends on it may be about its default.
         let words = || error.allowed.split(|c: char| !c.is_alphanumeric() && c != '_');
-        if removed.iter().any(|(home, key)| *home == section && words().any(|word| word == *key)) {
+        let is_unwritten = combination.entry(section, &error).is_none();
+        let is_about = |key: &str| words().any(|word| word == key) || (is_unwritten && error.name == key);
+        if removed.iter().any(|(home, key)| *home == section && is_about(key)) {
             break;
         }
         found.push(combination.diagnostic(section, &error));
@@ -180,11 +182,16 @@ impl Combination<'_> {
         entry.map_or_else(|| self.header.clone(), |entry| entry.span.clone())
     }
 
+    /// The entry that a complaint is about, if it is written in the file.
+    fn entry(&self, section: Option<Section>, error: &ConfigError) -> Option<&Entry> {
+        let table = section.map_or(Some(&self.shared), |section| self.table(section))?;
+        find(table, error.name, &error.value)
+    }
+
     /// A complaint, at the value that it is about.
     fn diagnostic(&self, section: Option<Section>, error: &ConfigError) -> Diagnostic {
         let ConfigError { name, value, allowed } = error;
-        let table = section.map_or(Some(&self.shared), |section| self.table(section));
-        match table.and_then(|table| find(table, name, value)) {
+        match self.entry(section, error) {
             Some(Entry { key, node, .. }) if key == HORIZON_EACH && value != "0" => {
                 let each = node.describe();
                 let message = format!("`{key}` is {each}, over all agents {value}: {allowed}");
@@ -276,6 +283,22 @@ pub(super) fn without(table: &mut Table, span: &Span) {
             }
             Value::Scalar(_) => {}
         }
+    }
+}
+
+/// Takes the algorithms without a name out of a file, and with them the checks and figures, which may be about them.
+pub(super) fn without_nameless(root: &mut Table) {
+    let nameless = |node: &Node| node.table().is_some_and(|table| table.get("name").is_none());
+    let mut is_smaller = false;
+    for entry in root.0.iter_mut().filter(|entry| entry.key == Section::Algorithm.key()) {
+        if let Value::List(nodes) = &mut entry.node.value {
+            let before = nodes.len();
+            nodes.retain(|node| !nameless(node));
+            is_smaller |= nodes.len() < before;
+        }
+    }
+    if is_smaller {
+        root.0.retain(|entry| !matches!(entry.key.as_str(), "check" | "figure"));
     }
 }
 

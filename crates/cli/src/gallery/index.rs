@@ -2,7 +2,7 @@
 
 use super::{Record, counts};
 use crate::check::Judgement;
-use crate::figures::{Figure, Status};
+use crate::figures::{self, Figure, Status};
 
 /// The index as Markdown. `records` has what is known of each figure, in their order.
 pub(super) fn index(figures: &[Figure], records: &[Option<Record>]) -> String {
@@ -91,12 +91,15 @@ fn entry(record: &Record) -> String {
 
 fn absent(figure: &Figure) -> String {
     let fetch = if figure.status == Status::NeedsData { " --fetch" } else { "" };
+    // What is known of it without results of record, if its experiment says something.
+    let description = figures::current_text(&figure.id).as_deref().and_then(figures::description);
     format!(
-        "\n### {}: {}\n\nNot here: {}. `posse reproduce {}{fetch}`\n",
+        "\n### {}: {}\n\nNot here: {}. `posse reproduce {}{fetch}`\n{}",
         figure.id,
         figure.shows,
         reason(figure),
-        figure.id
+        figure.id,
+        description.map_or_else(String::new, |text| format!("\n{text}\n"))
     )
 }
 

@@ -50,7 +50,7 @@ pub(super) fn draw(xy: &Xy, label: &str, alone: bool) -> Picture {
         let beneath = over.is_some_and(|over| xy.series[over].shown);
         draw_series(&mut picture, (series, beneath), place, (&x, &y), &mut labels);
     }
-    labels.draw(&mut picture, (left, WIDTH));
+    labels.draw(&mut picture, (left, WIDTH), y.range.0);
     draw_end_names(&mut picture, &names, (&x, &y));
     for (line, entries) in legend.iter().enumerate() {
         let at = HEIGHT + 8.0 + 20.0 * line as f64;
@@ -192,9 +192,9 @@ impl Labels {
         self.names.push((x, y, text.into()));
     }
 
-    /// Writes each name beside its dot, between the two ends, where it covers neither another dot nor another name; if
-    /// there is no such place, it is left out.
-    fn draw(&self, picture: &mut Picture, ends: (f64, f64)) {
+    /// Writes each name beside its dot, between the two ends and above the lower axis, where it covers neither another dot
+    /// nor another name; if there is no such place, it is left out.
+    fn draw(&self, picture: &mut Picture, ends: (f64, f64), axis: f64) {
         picture.raw("<g class=\"tags\">");
         let mut taken: Vec<(f64, f64, f64)> = Vec::new();
         for (x, y, text) in &self.names {
@@ -212,7 +212,8 @@ impl Labels {
                         && *other < from + width + 2.0
                         && (base - other_base).abs() < TAG
                 };
-                let inside = *from > ends.0 + 2.0 && from + width < ends.1;
+                // The paper around a name would interrupt the axis.
+                let inside = *from > ends.0 + 2.0 && from + width < ends.1 && base + 3.0 < axis;
                 inside && !self.dots.iter().any(covers) && !taken.iter().any(meets)
             };
             if let Some((from, base)) = places.into_iter().find(free) {

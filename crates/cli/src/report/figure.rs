@@ -67,7 +67,7 @@ impl Series {
 }
 
 /// Letters of a name at the end of a line.
-const MAX_LETTERS: usize = 20;
+const MAX_LETTERS: usize = 21;
 
 /// How the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,15 +212,23 @@ impl Xy {
             let count = (1..own.len()).find(is_alone).unwrap_or(own.len());
             let mut name = tail(own, count);
             let room = MAX_LETTERS.saturating_sub(group.len());
-            if let (true, Some((last, before))) =
-                (name.chars().count() > room, own[own.len() - count..].split_last())
+            let is_too_long = |name: &str| name.chars().count() > room;
+            if let (true, Some((last, before))) = (is_too_long(&name), own[own.len() - count..].split_last())
             {
                 let values = before.iter().map(|part| part.rsplit('=').next().unwrap_or(part));
                 name = values.chain([*last]).collect::<Vec<_>>().join("/");
+                // The value tells series apart, so the name of the setting is what is cut.
+                if let (true, Some((key, _))) = (is_too_long(&name), last.rsplit_once('=')) {
+                    let letters = |text: &str| text.chars().count();
+                    let kept = (room + letters(key)).saturating_sub(letters(&name) + 1);
+                    if kept > 2 {
+                        let start: String = key.chars().take(kept).collect();
+                        name = name.replacen(key, &format!("{start}…"), 1);
+                    }
+                }
             }
-            let cut: String = name.chars().take(room).collect();
-            let more = if cut.len() < name.len() { "…" } else { "" };
-            cut + more + group
+            let cut: String = name.chars().take(room.saturating_sub(1)).collect();
+            if is_too_long(&name) { cut + "…" + group } else { name + group }
         };
         all.iter().enumerate().map(one).collect()
     }
@@ -289,5 +297,13 @@ mod tests {
         );
         assert_eq!(short(&["a/x=1, agents 1 of 3", "a/x=1, agents 2 of 3"]), ["x=1 1/3", "x=1 2/3"]);
         assert_eq!(short(&["central-generalised-linear-ucb"]), ["central-generalised-…"]);
+        assert_eq!(
+            short(&[
+                "s/form=paper/round_threshold=0.01",
+                "s/form=authors/round_threshold=0.01",
+                "s/form=authors/threshold=inf"
+            ]),
+            ["paper/round_thr…=0.01", "authors/round_t…=0.01", "threshold=inf"]
+        );
     }
 }

@@ -139,7 +139,7 @@
       dots = [];
       visible.forEach(({ series }, order) => drawSeries(svg, series, order, x, y));
       drawEnds(svg, named, x, y);
-      drawTags(svg, left, width);
+      drawTags(svg, left, width, bottom);
       guide = element("path", { class: "guide", visibility: "hidden", d: `M0 ${top}V${bottom}` }, svg);
       mark = element("circle", { class: "hit", r: 7, visibility: "hidden" }, svg);
       svg.addEventListener("pointermove", (event) => point(svg, width, event));
@@ -203,13 +203,13 @@
       }
     }
 
-    // A name stands beside its dot where it covers neither another dot nor another name, or not at all.
-    function drawTags(svg, least, most) {
+    // A name stands beside its dot where it covers neither another dot nor another name nor the axis, or not at all.
+    function drawTags(svg, least, most, axis) {
       const tags = element("g", { class: "tags" }, svg), taken = [];
       for (const { x, y, text } of labels) {
         const width = 6.05 * text.length, left = x - 7 - width;
         const free = ([from, base]) =>
-          from > least + 2 && from + width < most &&
+          from > least + 2 && from + width < most && base + 3 < axis &&
           !dots.some((dot) => (dot.x !== x || dot.y !== y) && dot.x > from - 5 && dot.x < from + width + 5 && dot.y > base - 14 && dot.y < base + 6) &&
           !taken.some((other) => from < other.from + other.width + 2 && other.from < from + width + 2 && Math.abs(base - other.base) < 11);
         const place = [[x + 7, y - 6], [x + 7, y + 14], [left, y - 6], [left, y + 14]].find(free);

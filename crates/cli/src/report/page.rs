@@ -44,18 +44,17 @@ pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
         failures(material),
         provenance(material),
     ];
+    let description = format!(
+        "Results of the experiment {}: claims and verdicts, figures, numbers with error bars, provenance.",
+        manifest.experiment
+    );
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"generator\" content=\"{}\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n\
-         <style>\n{}{STYLE}</style>\n</head>\n<body>\n{}<main>\n{}</main>\n\
+        "{}<meta name=\"generator\" content=\"{}\">\n</head>\n<body>\n{}<main>\n{}</main>\n\
          <footer>Made by {} with <code>posse report</code>. Everything is in this file.</footer>\n\
          <div id=\"tip\" role=\"status\" hidden></div>\n\
          <script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        head(title, &description),
         escape(&manifest.posse.to_string()),
-        escape(title),
-        palette(),
         header(material, title),
         sections.concat(),
         escape(&manifest.posse.to_string()),
@@ -63,13 +62,19 @@ pub(super) fn page(material: &Material<'_>, figures: &[Figure]) -> String {
     )
 }
 
-/// A page in the same hand as a report, without figures of its own: title and body are all it needs.
-pub(crate) fn plain(title: &str, body: &str) -> String {
+/// A page in the same hand as a report, without figures of its own: its title, a sentence on what it shows, and its body.
+pub(crate) fn plain(title: &str, description: &str, body: &str) -> String {
+    format!("{}</head>\n<body>\n{body}</body>\n</html>\n", head(title, description))
+}
+
+/// The beginning of every page, up to the end of its head, which stays open.
+fn head(title: &str, description: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n\
-         <style>\n{}{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"description\" content=\"{}\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}{STYLE}</style>\n",
+        escape(description),
         escape(title),
         palette(),
     )

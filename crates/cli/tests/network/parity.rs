@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
     AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, JoinPolicy, Memory, Placement,
-    Robust, Seed, Threshold, Tick, TimeSpan, Uplink, UserId,
+    PrivacyConfig, Robust, SecureAggregation, Seed, SyncLinUcb, Threshold, Tick, TimeSpan, Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -408,6 +408,11 @@ fn algorithms() -> Vec<Algorithm> {
     ];
     let of = |exchange| Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() });
     all.extend(wary.map(of));
+    all.push(Algorithm::SyncLinUcb(SyncLinUcb {
+        privacy: Some(PrivacyConfig { first_release: 10, ..Default::default() }),
+        secure_aggregation: Some(SecureAggregation { survivors: 2, colluders: 0 }),
+        ..Default::default()
+    }));
     all
 }
 

@@ -80,6 +80,39 @@ fn last_fm_has_tabs_latin1_and_carriage_returns() {
 }
 
 #[test]
+fn last_fm_tagging_counts_an_artist_once_whatever_its_tags_with_the_time_of_the_first() {
+    let listened: (&str, &[u8]) = ("user_artists.dat", b"userID\tartistID\tweight\r\n2\t60\t13883\r\n");
+    let tagged: (&str, &[u8]) = (
+        "user_taggedartists.dat",
+        b"userID\tartistID\ttagID\tday\tmonth\tyear\r\n2\t52\t1\t1\t4\t2009\r\n2\t52\t2\t1\t5\t2009\r\n4\t51\t2\t1\t4\t2009\r\n4\t52\t3\t1\t4\t2009\r\n",
+    );
+    let tags: (&str, &[u8]) = ("tags.dat", b"tagID\ttagValue\r\n1\tjazz\r\n2\tsoul\r\n3\tmetal\r\n");
+    // The second tag of user 2 for artist 52 is no event of its own.
+    let plain = Raw::new(Shape::LastFmTagging, &[listened, tagged, tags]);
+    assert_eq!(counts(&plain.prepare(&small()).unwrap()), (2, 2, 3, 3));
+    let stamped: (&str, &[u8]) = (
+        "user_taggedartists-timestamps.dat",
+        b"userID\tartistID\ttagID\ttimestamp\r\n2\t52\t1\t900\r\n2\t52\t2\t950\r\n4\t51\t2\t400\r\n4\t52\t3\t500\r\n",
+    );
+    let raw = Raw::new(Shape::LastFmTagging, &[listened, tagged, stamped, tags]);
+    assert_eq!(counts(&raw.prepare(&small()).unwrap()), (2, 2, 3, 3));
+    let files = RecommenderFiles {
+        name: "made-up".into(),
+        licence: "none".into(),
+        raw: raw.home.path().join("raw"),
+        shape: raw.shape,
+    };
+    let mut events = Vec::new();
+    files
+        .events(&mut |_| {}, |event| {
+            events.push((event.user, event.item, event.time));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(events, [(2, 52, 900), (4, 51, 400), (4, 52, 500)]);
+}
+
+#[test]
 fn delicious_counts_a_bookmark_once_whatever_its_tags() {
     let raw = Raw::new(
         Shape::Delicious,

@@ -16,6 +16,7 @@ mod proxy;
 mod relay;
 mod relay_faults;
 mod retraction;
+mod secure;
 mod security;
 mod sidecar;
 mod silence;

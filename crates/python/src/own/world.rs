@@ -69,7 +69,7 @@ impl World for OwnWorld {
                 )));
             }
             offer.clear(self.dimension);
-            for (arm, mean) in arms.as_array().rows().into_iter().zip(means.as_array()) {
+            for (arm, mean) in arms.as_array().rows().into_iter().zip(&means) {
                 let arm = arm.to_vec();
                 if !(mean.is_finite() && arm.iter().all(|value| value.is_finite())) {
                     return Err(wrong_input(format!("offer {step} holds numbers that are not finite")));
@@ -98,7 +98,7 @@ impl World for OwnWorld {
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>> {
         with(&self.object, |_, object| {
             let told = object.call_method1("parameters", (agent.0,))?;
-            if told.is_none() { Ok(None) } else { Ok(Some(vector(&told)?.as_array().to_vec())) }
+            if told.is_none() { Ok(None) } else { Ok(Some(vector(&told)?)) }
         })
     }
 }

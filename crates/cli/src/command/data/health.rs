@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use posse_data::health::{Finding, Health, Histogram, Severity, examine};
 
 use super::{Ending, print, print_json};
@@ -30,6 +31,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     let health = examine(&args.directory)?;
     if let Some(path) = &args.html {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
+        }
         durable::replace_text(path, &page(&args.directory, &health))?;
     }
     if args.json {
@@ -108,7 +113,7 @@ fn page(directory: &Path, health: &Health) -> String {
          <footer>Made by <code>posse data health</code>. Everything is in this file.</footer>\n",
         escape(&title)
     );
-    plain(&title, &body)
+    plain(&title, "What would make results on this data mislead, and the facts about it.", &body)
 }
 
 fn histogram(histogram: &Histogram) -> String {
