@@ -18,7 +18,7 @@ pub(super) struct HeldShares {
 
 /// Which of the two shares is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ShareKind {
     Seed,
     Key,
 }
@@ -53,8 +53,8 @@ impl Route {
 
     /// What the sender of a share publishes of it, so that a share that is opened later can be told from a wrong one. Shares are
     /// as random as their secret, so that a hash tells nothing.
-    pub(super) fn commit(self, kind: Kind, share: SecretShare) -> Bytes32 {
-        let words = [self.round.0, self.from.0, self.to.0, u64::from(kind == Kind::Key)];
+    pub(super) fn commit(self, kind: ShareKind, share: SecretShare) -> Bytes32 {
+        let words = [self.round.0, self.from.0, self.to.0, u64::from(kind == ShareKind::Key)];
         derive("posse share", &share.to_bytes(), &words)
     }
 }

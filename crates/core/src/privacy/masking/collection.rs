@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::boxes::{Kind, Route};
+use super::boxes::{Route, ShareKind};
 use super::config::{MOST_PARTICIPANTS, SecureAggregation};
 use super::keys::{agree, commit_seed, pair_seed, public_key};
 use super::masks::{Sign, apply};
@@ -187,11 +187,13 @@ impl Collection {
         keys: &[OpenedShare],
     ) -> Result<(), ProtocolError> {
         self.expects(from, Stage::Opening)?;
-        let kinds =
-            seeds.iter().map(|seed| (Kind::Seed, seed)).chain(keys.iter().map(|key| (Kind::Key, key)));
+        let kinds = seeds
+            .iter()
+            .map(|seed| (ShareKind::Seed, seed))
+            .chain(keys.iter().map(|key| (ShareKind::Key, key)));
         let mut named = BTreeSet::new();
         for (kind, OpenedShare { agent, share }) in kinds.clone() {
-            let needed = if self.survivors.contains(agent) { Kind::Seed } else { Kind::Key };
+            let needed = if self.survivors.contains(agent) { ShareKind::Seed } else { ShareKind::Key };
             if kind != needed || !named.insert(*agent) {
                 return refused("a share that was not asked for");
             }
@@ -201,7 +203,7 @@ impl Collection {
                 return refused("a share of an agent that made none");
             };
             let route = Route { round: self.round, from: *agent, to: from };
-            let published = if kind == Kind::Seed { sealed.seed } else { sealed.key };
+            let published = if kind == ShareKind::Seed { sealed.seed } else { sealed.key };
             if route.commit(kind, *share) != published {
                 return refused("a share that is not the one its maker published");
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::boxes::{HeldShares, Kind, Route};
+use super::boxes::{HeldShares, Route, ShareKind};
 use super::config::{MOST_PARTICIPANTS, SecureAggregation};
 use super::keys::{Bytes32, agree, commit_seed, pair_seed, public_key};
 use super::masks::{Sign, apply, bits_of};
@@ -150,8 +150,8 @@ impl Participant {
             boxes.push(SealedShares {
                 agent: peer.agent,
                 sealed,
-                seed: route.commit(Kind::Seed, seed),
-                key: route.commit(Kind::Key, key),
+                seed: route.commit(ShareKind::Seed, seed),
+                key: route.commit(ShareKind::Key, key),
             });
         }
         (self.peers, self.held) = (Arc::clone(peers), held);
@@ -209,8 +209,8 @@ impl Participant {
     fn shares_in(&self, sealed: &SealedShares, peer: &PublicKeys) -> Option<HeldShares> {
         let route = self.route(sealed.agent, self.id);
         let shares = route.open(&agree(&self.secrets.sealing, &peer.sealing)?, &sealed.sealed)?;
-        let honest = route.commit(Kind::Seed, shares.seed) == sealed.seed
-            && route.commit(Kind::Key, shares.key) == sealed.key;
+        let honest = route.commit(ShareKind::Seed, shares.seed) == sealed.seed
+            && route.commit(ShareKind::Key, shares.key) == sealed.key;
         honest.then_some(shares)
     }
 

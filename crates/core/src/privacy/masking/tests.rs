@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::boxes::{Kind, Route};
+use super::boxes::{Route, ShareKind};
 use super::*;
 use crate::error::ProtocolError;
 use crate::ids::{AgentId, RoundId};
@@ -297,7 +297,7 @@ fn wrong_shares_are_refused_from_their_opener_and_wrong_secrets_name_their_maker
         opening.seeds[3].share = other;
         let route = Route { round: ROUND, from: AgentId(3), to: AgentId(opener) };
         let boxes = table.collection.boxes.get_mut(&AgentId(3)).unwrap();
-        boxes[opener as usize].seed = route.commit(Kind::Seed, other);
+        boxes[opener as usize].seed = route.commit(ShareKind::Seed, other);
         table.collection.take_opened(AgentId(opener), &opening.seeds, &[]).unwrap();
     }
     assert_eq!(table.collection.advance(&secure, 1), Collected::Cheated(AgentId(3)));
