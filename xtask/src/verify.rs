@@ -99,7 +99,14 @@ pub(crate) fn audit(root: &Path, agents: &str) -> Result<(), String> {
     if !agents.parse().is_ok_and(|agents: u64| agents >= 24 && agents.is_multiple_of(2)) {
         return Err(format!("{agents} is no even number of agents, 24 or more"));
     }
-    for (test, filter) in [("core", "privacy"), ("net", "privacy"), ("network", "audit")] {
+    let attacks = [
+        ("core", "privacy"),
+        ("core", "secure"),
+        ("net", "privacy"),
+        ("net", "secure"),
+        ("network", "audit"),
+    ];
+    for (test, filter) in attacks {
         step(&format!("attacks in {test}"));
         let mut command = cargo_command(root);
         command.args(["test", "--locked", "--workspace", "--test", test, filter, "--", "--nocapture"]);

@@ -43,8 +43,8 @@ use clap::Parser;
 
 use command::{
     Ending, agent, agents, algorithms, backup, bench, compare, completions, data, demo as demo_command,
-    doctor, evaluate, init, load, log, merge, privacy, report as report_command, reproduce, run, serve,
-    start, storage, token, worlds,
+    doctor, evaluate, init, load, log, merge, privacy, relay, report as report_command, reproduce, run,
+    serve, start, storage, token, worlds,
 };
 use experiment::Report;
 
@@ -85,6 +85,7 @@ enum Command {
     Doctor(doctor::Args),
     Init(init::Args),
     Serve(serve::Args),
+    Relay(relay::Args),
     Agent(agent::Args),
     Storage(storage::Args),
     Token(token::Args),
@@ -132,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Relay(args) => relay::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Storage(args) => storage::run(args),
         Command::Token(args) => token::run(args),

@@ -83,8 +83,12 @@ pub(crate) fn lines(report: &PrivacyReport, runs: usize) -> Vec<String> {
     } else {
         String::new()
     };
+    let release = match report.secure_aggregation {
+        None => "of a release of a cluster",
+        Some(_) => "of an agent's part of a sum",
+    };
     lines.push(format!(
-        "noise: σ = {:.2} at most in Σxxᵀ of a release of a cluster, {:.2} in Σxy{users}",
+        "noise: σ = {:.2} at most in Σxxᵀ {release}, {:.2} in Σxy{users}",
         noise.cluster_noise, noise.cluster_vector_noise
     ));
     let clipped = report.clipped.map_or_else(String::new, |n| format!("; {n} observations clipped"));

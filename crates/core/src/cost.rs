@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::packed;
-use crate::message::{Downlink, Extension, Fit, NetworkEvidence, Uplink};
+use crate::message::{
+    Downlink, Extension, Fit, NetworkEvidence, SecureDownlink, SecureOutcome, SecureUplink, Uplink,
+};
 use crate::wire;
 
 /// The cost of one message, or the sum over many.
@@ -80,7 +82,9 @@ impl Uplink {
                 let paper_scalars = (d * d + 1) as u64;
                 if evidence.has_moment() { cost } else { Cost { paper_scalars, ..cost } }
             }
-            Self::RoundRequest { .. } | Self::NetworkRequest { .. } => Cost::control(bytes),
+            // The matrix, the vector and the count. Keys and shares carry no statistics.
+            Self::Secure(SecureUplink::Masked { sums, .. }) => Cost::numbers(sums.len(), bytes),
+            Self::Secure(_) | Self::RoundRequest { .. } | Self::NetworkRequest { .. } => Cost::control(bytes),
             Self::Extension(extension) => Cost::of_extension(extension, bytes),
             // The matrix, the vector, the network and its alpha; in the paper the agent's own matrix too.
             Self::NetworkPart(part) => {
@@ -136,6 +140,12 @@ impl Downlink {
                 let d = group.snapshot.evidence.dimension();
                 Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
             }
+            // The matrix, the vector, the count and the variance.
+            Self::Secure(SecureDownlink::Outcome(SecureOutcome { evidence, .. })) => {
+                let d = evidence.dimension();
+                Cost::payload(d, (packed(d) + d + 2) as u64, bytes)
+            }
+            Self::Secure(_) => Cost::control(bytes),
             Self::GradientRequest { point, .. } => Cost::numbers(point.len(), bytes),
             Self::Model(model) => {
                 let d = model.estimate.len();

@@ -135,6 +135,9 @@ pub enum ProtocolError {
         /// The number of the frame that came.
         got: u64,
     },
+    /// A part of a round of secure aggregation that breaks its protocol.
+    #[error("secure aggregation: {0}")]
+    Aggregation(&'static str),
     /// An algorithm from outside of posse refused a message, for the reason that it gives.
     #[error("the algorithm refused the message: {0}")]
     Outside(String),

@@ -148,7 +148,7 @@ pub use neural::{
     TrainingMode, Trigger,
 };
 pub use parcel::{LowRank, Parcel};
-pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport};
+pub use privacy::{NoiseSource, PrivacyConfig, PrivacyReport, SecureAggregation};
 pub use random::{Domain, Seed, Stream, normal};
 pub use recipe::{Payload, Recipe, Sharing};
 pub use relay::*;

@@ -8,6 +8,9 @@ use crate::evidence::Evidence;
 use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
 pub use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
 use crate::parcel::Parcel;
+pub use crate::privacy::{
+    OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureOutcome, SecureUplink,
+};
 
 /// The messages that an agent sends to the coordinator.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +32,8 @@ pub enum Uplink {
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
     },
+    /// The agent's part of a round of secure aggregation.
+    Secure(SecureUplink),
     /// Everything that one cluster of users has contributed.
     Cluster(ClusterUpload),
     /// All clusters of the agent.
@@ -173,6 +178,8 @@ pub enum Downlink {
         /// The sums over everything the coordinator knows.
         evidence: Arc<Evidence>,
     },
+    /// What the coordinator says in a round of secure aggregation, and what came of it.
+    Secure(SecureDownlink),
     /// All that a group of clusters knows, for one of them.
     Group(GroupSnapshot),
     /// An upload of a cluster was taken in.
@@ -337,6 +344,7 @@ impl Uplink {
             Self::Pull(_) => "pull",
             Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
+            Self::Secure(part) => part.kind(),
             Self::Gradient(_) => "gradient",
             Self::Cluster(_) => "cluster",
             Self::Clusters(_) => "clusters",
@@ -358,6 +366,7 @@ impl Downlink {
             Self::Receipt { .. } => "receipt",
             Self::Collect { .. } => "collect",
             Self::Commit { .. } => "commit",
+            Self::Secure(call) => call.kind(),
             Self::GradientRequest { .. } => "gradient request",
             Self::Model(_) => "model",
             Self::Abort { .. } => "abort",

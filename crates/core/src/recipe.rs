@@ -11,7 +11,7 @@ use crate::exchange::{JoinPolicy, Silent};
 use crate::federation::{Federation, Placement};
 use crate::glm::LinkFunction;
 use crate::ids::AgentId;
-use crate::privacy::PrivacyConfig;
+use crate::privacy::{PrivacyConfig, SecureAggregation};
 use crate::relay::{LinkThresholds, Relay, Relaying};
 use crate::settings::Setting;
 
@@ -69,6 +69,11 @@ pub trait Recipe: fmt::Debug + Send + Sync {
 
     /// The privacy that is promised, if any is.
     fn privacy(&self) -> Option<&PrivacyConfig> {
+        None
+    }
+
+    /// How agents keep that promise together, if no agent keeps it alone.
+    fn secure_aggregation(&self) -> Option<&SecureAggregation> {
         None
     }
 

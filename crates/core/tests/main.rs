@@ -13,6 +13,7 @@ mod refusals;
 mod relays;
 mod rounds;
 mod scenarios;
+mod secure;
 mod session;
 mod settings;
 mod support;

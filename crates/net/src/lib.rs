@@ -38,6 +38,8 @@
 //! `docs/guides` in the repository has a guide for operators and one for embedding.
 #![forbid(unsafe_code)]
 
+#[cfg(any(feature = "agent", feature = "coordinator"))]
+mod address;
 #[cfg(feature = "agent")]
 pub mod agent;
 #[cfg(feature = "coordinator")]
@@ -73,6 +75,8 @@ mod upgrade;
 #[rustfmt::skip]
 pub mod v1;
 
+#[cfg(any(feature = "agent", feature = "coordinator"))]
+pub use address::is_local;
 #[cfg(feature = "agent")]
 pub use agent::{Agent, AgentConfig};
 pub use clock::Clock;
@@ -103,6 +107,10 @@ pub(crate) const LAST_WORD: &str = "posse-last-word";
 /// The metadata of an answer to a join: the epoch, and the number of the newest message that the agent's life has said to
 /// have received in it.
 pub(crate) const LAST_HEARD: &str = "posse-last-heard";
+
+/// The metadata of an answer to a join: the number of the coordinator's history. Another number means another coordinator, or
+/// one that began again from nothing, which cannot know what was said before.
+pub(crate) const HISTORY: &str = "posse-history";
 
 /// The metadata of every call but a join by which a process says which one it is: the instance of its join.
 pub(crate) const INSTANCE: &str = "posse-instance";

@@ -128,10 +128,17 @@ pub trait Stage {
     /// The life that an agent is in now.
     fn incarnation(&self, agent: AgentId) -> Incarnation;
 
-    /// Relays by depth, those below the coordinator first. Child `i` of a depth, or agent `i`, belongs to relay
-    /// `i` modulo the number of relays above it.
+    /// Relays by depth, those below the coordinator first. Child `i` of a depth belongs to relay `i` modulo the number
+    /// of relays above it.
     fn relays(&self) -> Vec<Vec<&dyn Relay>> {
         Vec::new()
+    }
+
+    /// The relay that an agent speaks to, by its number among those of the lowest level; `None` without relays. Unless
+    /// agents change relays, agent `i` belongs to relay `i` modulo their number.
+    fn relay_of(&self, agent: AgentId) -> Option<usize> {
+        let relays = self.relays();
+        relays.last().map(|lowest| (agent.0 % lowest.len() as u64) as usize)
     }
 
     /// Every agent that is there and running.

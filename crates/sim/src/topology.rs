@@ -25,6 +25,9 @@ pub struct TopologyConfig {
     pub relay_threshold: Option<Threshold>,
     /// in [0, 1]: the probability, at each interaction, that some relay restarts from its log. Default 0.
     pub relay_restart: f64,
+    /// in [0, 1]: the probability, at each interaction, that some agent goes to another relay, where it begins a new life
+    /// and without what it had not shared. Default 0.
+    pub relay_change: f64,
     /// Levels with links or thresholds of their own.
     #[serde(rename = "level")]
     pub own: Vec<LevelLinks>,
@@ -64,6 +67,7 @@ impl Default for TopologyConfig {
             split: true,
             relay_threshold: None,
             relay_restart: 0.0,
+            relay_change: 0.0,
             own: Vec::new(),
         }
     }
@@ -90,8 +94,9 @@ impl TopologyConfig {
             let allowed = "that is more than a million relays: use fewer levels or a smaller one";
             return Err(ConfigError::new("fan_out", self.fan_out, allowed));
         }
-        let share = (0.0..=1.0).contains(&self.relay_restart);
-        ConfigError::require(share, "relay_restart", self.relay_restart, "it must lie between 0 and 1")?;
+        for (name, share) in [("relay_restart", self.relay_restart), ("relay_change", self.relay_change)] {
+            ConfigError::require((0.0..=1.0).contains(&share), name, share, "it must lie between 0 and 1")?;
+        }
         // Also where there are no relays: a mistake must not wait for the day when there are.
         if let Some(Threshold(threshold)) = self.relay_threshold {
             let allowed = "it must be at least 1; inf means never";
@@ -139,10 +144,11 @@ impl TopologyConfig {
         own.map_or_else(|| whole.clone(), |own| own.network(whole))
     }
 
-    /// Whether the papers' model does not do: a level has links that are not perfect, or relays restart.
+    /// Whether the papers' model does not do: a level has links that are not perfect, relays restart, or agents change them.
     pub(crate) fn has_trouble(&self) -> bool {
         let perfect = |own: &LevelLinks| own.network(&NetworkConfig::default()).link() == LinkModel::PERFECT;
-        !self.is_flat() && (self.relay_restart > 0.0 || !self.own.iter().all(perfect))
+        let moves = self.relay_restart > 0.0 || self.relay_change > 0.0;
+        !self.is_flat() && (moves || !self.own.iter().all(perfect))
     }
 }
 

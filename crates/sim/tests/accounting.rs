@@ -2,7 +2,8 @@
 
 use posse_core::{
     Algorithm, AsyncLinUcb, AsyncLinUcbAm, Cost, Downlink, FedLinUcb, Fit, JoinPolicy, ModelConfig,
-    NetworkEvidence, Parcel, ProtocolConfig, SyncLinUcb, Threshold, Uplink, packed, wire,
+    NetworkEvidence, Parcel, ProtocolConfig, SecureDownlink, SecureUplink, SyncLinUcb, Threshold, Uplink,
+    packed, wire,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{HeterogeneousConfig, WorldConfig};
@@ -58,6 +59,8 @@ fn uplink_cost(message: &Uplink) -> Cost {
             Cost { paper_scalars: (2 * matrix + 2 * p + 1) as u64, ..numbers(sent) }
         }
         Uplink::Weights(weights) => numbers(weights.weights.len()),
+        Uplink::Secure(SecureUplink::Masked { sums, .. }) => numbers(sums.len()),
+        Uplink::Secure(_) => Cost { control: 1, ..Cost::default() },
         Uplink::Gradient(gradient) => {
             numbers(gradient.gradient.len() + gradient.curvature.as_ref().map_or(0, Vec::len))
         }
@@ -84,6 +87,8 @@ fn downlink_cost(message: &Downlink) -> Cost {
         },
         Downlink::Commit { evidence, .. } => dense(evidence.dimension(), 1),
         Downlink::Group(group) => dense(group.snapshot.evidence.dimension(), 2),
+        Downlink::Secure(SecureDownlink::Outcome(outcome)) => dense(outcome.evidence.dimension(), 2),
+        Downlink::Secure(_) => Cost { control: 1, ..Cost::default() },
         Downlink::GradientRequest { point, .. } => numbers(point.len()),
         Downlink::Model(model) => {
             let d = model.estimate.len();

@@ -7,8 +7,8 @@ use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig,
     ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FeaturePoint, FedGlbUcb,
     FedGlbUcb3, FedLinUcb, FedUcb, FnUcb, HomoDc, JoinPolicy, Linkage, NeuralConfig, Precondition,
-    PrivacyConfig, PrivateGlmUcb, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Solver, SolverConfig,
-    Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
+    PrivacyConfig, PrivateGlmUcb, ProtocolConfig, RoundConfig, ScheduledGlbUcb, SecureAggregation, Seed,
+    Solver, SolverConfig, Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{
@@ -246,6 +246,29 @@ fn clustered(seed: u64, trouble: Trouble) -> RunConfig {
     RunConfig { world: WorldConfig::Clustered(world), algorithm, ..config }
 }
 
+/// The same under secure aggregation.
+fn secure(seed: u64, trouble: Trouble) -> RunConfig {
+    let config = chaotic(seed, trouble);
+    let mut draw = Seed(seed).stream("chaos", 2, 0);
+    let privacy = PrivacyConfig {
+        first_release: pick(&mut draw, &[1, 5]),
+        max_releases: pick(&mut draw, &[3, 30]),
+        epsilon: pick(&mut draw, &[1.0, 1e6]),
+        release_growth: pick(&mut draw, &[1.01, 1.3]),
+        ..Default::default()
+    };
+    let survivors = pick(&mut draw, &[2, 3]);
+    let algorithm = Algorithm::SyncLinUcb(SyncLinUcb {
+        privacy: Some(privacy),
+        secure_aggregation: Some(SecureAggregation { survivors, colluders: draw.below(2) }),
+        join: pick(&mut draw, &[JoinPolicy::Lazy, JoinPolicy::Eager, JoinPolicy::PullOnJoin]),
+        round_deadline: Some(TimeSpan::from_millis(400)).filter(|_| draw.below(4) > 0),
+        ..Default::default()
+    });
+    let world = LinearConfig { dimension: 2, arms: 3, ..Default::default() };
+    RunConfig { world: WorldConfig::Linear(world), algorithm, ..config }
+}
+
 /// Runs one seed with all invariants; the error has the line that repeats it.
 fn survives(test: &str, seed: u64, config: &RunConfig) -> Result<(Tally, u64), String> {
     let mut invariants = Invariants::of(&config.algorithm);
@@ -322,6 +345,14 @@ fn evidence_of_clusters_survives_coordinator_restarts_from_the_log() {
 fn a_truncated_log_loses_nothing_of_clusters_that_can_be_said_again() {
     let test = "a_truncated_log_loses_nothing_of_clusters_that_can_be_said_again";
     seeds_survive(test, SEEDS / 4, |seed| clustered(seed, Trouble::LostHistory));
+}
+
+/// Every exchange of a round meets loss, delay, repetition, crashes, restarts and a log that lost its end.
+#[test]
+fn sums_under_masks_survive_everything() {
+    for trouble in [Trouble::Links, Trouble::Crashes, Trouble::Restarts, Trouble::LostHistory] {
+        seeds_survive("sums_under_masks_survive_everything", 25, |seed| secure(seed, trouble));
+    }
 }
 
 #[test]

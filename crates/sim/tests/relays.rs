@@ -176,7 +176,7 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
         own: vec![LevelLinks { preset, ..level(1, gamma(&mut draw)) }],
         ..Default::default()
     };
-    RunConfig {
+    let run = RunConfig {
         seed: Seed(seed),
         horizon: 40 + draw.below(80),
         world: linear(2 + draw.below(3) as usize, 3),
@@ -201,7 +201,9 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
         },
         topology,
         ..small(seed, 3 + draw.below(6), 1, algorithm)
-    }
+    };
+    let relay_change = pick(&mut draw, &[0.0, 0.0, 0.1]);
+    RunConfig { topology: TopologyConfig { relay_change, ..run.topology.clone() }, ..run }
 }
 
 fn chaos(lost: bool) {
@@ -214,6 +216,26 @@ fn chaos(lost: bool) {
         assert_eq!(invariants.violation(), None, "CHAOS_SEED={seed}: {name}, {:?}", config.topology);
         outcome.unwrap_or_else(|error| panic!("CHAOS_SEED={seed}: {name}: {error}"));
         assert!(invariants.events() > 40);
+    }
+}
+
+#[test]
+fn agents_that_change_relays_begin_new_lives_and_go_on_sharing() {
+    let algorithm = || async_lin_ucb(1.2, 1.2);
+    for seed in 0..10 {
+        let staying = RunConfig {
+            topology: TopologyConfig { relay_change: 0.0, relay_restart: 0.01, ..tree(3, 2) },
+            ..small(seed, 8, 400, algorithm())
+        };
+        let topology = TopologyConfig { relay_change: 0.1, ..staying.topology.clone() };
+        let moving = RunConfig { topology, ..staying.clone() };
+        let mut invariants = Invariants::of(&moving.algorithm);
+        let moved = moving.run(&mut invariants).unwrap();
+        assert_eq!(invariants.violation(), None, "seed {seed}");
+        let stayed = staying.run(&mut ()).unwrap();
+        assert!(moved.lost_observations > 0 && stayed.lost_observations == 0, "seed {seed}: {moved:?}");
+        // Who arrives somewhere is heard there: 40 moves cost some observations each, and not the rest of the run.
+        assert!(moved.up.messages * 2 > stayed.up.messages, "seed {seed}: {moved:?} beside {stayed:?}");
     }
 }
 

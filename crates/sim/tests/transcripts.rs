@@ -9,7 +9,7 @@ use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig, ClusterUpload,
     Cost, Downlink, ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FedGlbUcb,
     FedGlbUcb3, FedLinUcb, FedUcb, GroupSnapshot, JoinPolicy, PrivacyConfig, PrivateGlmUcb, ScheduledGlbUcb,
-    SyncLinUcb, Threshold, Uplink,
+    SecureDownlink, SyncLinUcb, Threshold, Uplink,
 };
 use posse_sim::world::{ClusteredConfig, GlmWorldConfig, HeterogeneousConfig, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage, Tally};
@@ -80,6 +80,7 @@ fn uplink(message: &Uplink) -> String {
             let (round, step) = (gradient.round.0, gradient.step);
             format!("round {round}: gradient {step} of length {}{curvature}", significant(norm))
         }
+        Uplink::Secure(part) => format!("round {}: {}", part.round().0, part.kind()),
         Uplink::Cluster(upload) => cluster(upload),
         Uplink::Clusters(list) => {
             let kept = list.kept.iter().map(|kept| format!("cluster {} as before", kept.0));
@@ -144,6 +145,14 @@ fn downlink(message: &Downlink) -> String {
             let (version, own) = (model.version.0, observations(model.contains));
             format!("model v{version} ({}, of which {own} here)", observations(model.evidence.count()))
         }
+        Downlink::Secure(SecureDownlink::Outcome(outcome)) => format!(
+            "sums of {} agents, v{} ({}){}",
+            outcome.members,
+            outcome.version.0,
+            observations(outcome.evidence.count()),
+            if outcome.included { "" } else { ", without it" }
+        ),
+        Downlink::Secure(call) => call.kind().to_owned(),
         Downlink::Abort { round } => format!("round {} ends without a result", round.0),
         Downlink::Group(GroupSnapshot { cluster, members, snapshot, .. }) => format!(
             "group of cluster {}: {members} contributed, v{} ({})",

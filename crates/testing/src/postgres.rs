@@ -4,8 +4,10 @@
 //! `postgres`, whom the package makes. Everything is removed when the cluster is dropped.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
 
 use crate::skip;
 
@@ -13,12 +15,14 @@ use crate::skip;
 const USER: &str = "posse";
 /// The first port where no server listens on a port, but only on a file that is named after it.
 const FIRST_PORT: u16 = 5001;
+/// Bytes that the directory of the sockets may have: with the name of a socket in it, a path of 107 is the longest.
+const LONGEST_HOME: usize = 90;
 
 /// Servers of one database: the first is made the primary, the others follow it.
 #[derive(Debug)]
 pub struct Cluster {
     programs: PathBuf,
-    home: PathBuf,
+    home: TempDir,
     count: usize,
     /// Socket files are named after ports, so that servers share a directory.
     first_port: u16,
@@ -89,9 +93,16 @@ impl Cluster {
             );
             return None;
         };
-        let made = as_postgres("mktemp").args(["-d", "/tmp/posse-postgres.XXXXXX"]).output();
-        let home = String::from_utf8(checked(made, "mktemp").stdout).expect("a path in plain letters");
-        let cluster = Self { programs, home: home.trim().into(), count: 1, first_port };
+        let home = tempfile::Builder::new().prefix("pg").tempdir().expect("a directory for servers");
+        assert!(
+            home.path().as_os_str().len() <= LONGEST_HOME,
+            "{home:?} is too long for sockets: set TMPDIR"
+        );
+        if is_root() {
+            let given = Command::new("chown").arg("postgres").arg(home.path()).output();
+            checked(given, "chown");
+        }
+        let cluster = Self { programs, home, count: 1, first_port };
         let primary = cluster.data(0);
         cluster.run("initdb", &["--auth=trust", "-U", USER, "-D", &primary, "--no-sync"]);
         cluster.configure(0);
@@ -101,7 +112,7 @@ impl Cluster {
     /// How clients reach all servers, for the given database.
     #[must_use]
     pub fn connection(&self, database: &str) -> String {
-        let hosts = vec![self.home.to_string_lossy(); self.count].join(",");
+        let hosts = vec![self.home.path().to_string_lossy(); self.count].join(",");
         let ports: Vec<String> = (0..self.count).map(|server| self.port_of(server).to_string()).collect();
         format!("host={hosts} port={} user={USER} dbname={database}", ports.join(","))
     }
@@ -142,6 +153,23 @@ impl Cluster {
         self.ask(server, "postgres", "SELECT pg_reload_conf()");
     }
 
+    /// Makes a running standby follow its primary by the sockets in another directory, and waits until it does.
+    pub fn follow_through(&self, server: usize, primary: usize, directory: &Path) {
+        let real = self.single(primary);
+        let from = real.replace(&*self.home.path().to_string_lossy(), &directory.to_string_lossy());
+        // By another name for a moment, so that the old connection is not taken for the new one.
+        let name = format!("through{server}");
+        for name in [&name, &format!("s{server}")] {
+            let set = format!("ALTER SYSTEM SET primary_conninfo TO '{from} application_name={name}'");
+            self.ask(server, "postgres", &set);
+            self.ask(server, "postgres", "SELECT pg_reload_conf()");
+            let streams = format!(
+                "SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
+            );
+            self.await_sql(primary, &streams);
+        }
+    }
+
     /// Takes a running standby off its primary, and returns how far it has got. Afterwards it confirms nothing.
     #[must_use]
     pub fn detach(&self, server: usize) -> u64 {
@@ -163,7 +191,7 @@ impl Cluster {
     pub fn resume(&self, server: usize) {
         let (data, log) = (self.data(server), format!("{}.log", self.data(server)));
         // The number of a process that was killed may still be listed, and would be taken for one that runs.
-        let socket = self.home.join(format!(".s.PGSQL.{}.lock", self.port_of(server)));
+        let socket = self.home.path().join(format!(".s.PGSQL.{}.lock", self.port_of(server)));
         for lock in [PathBuf::from(&data).join("postmaster.pid"), socket] {
             let _ = fs::remove_file(lock);
         }
@@ -218,7 +246,7 @@ impl Cluster {
     }
 
     fn psql(&self, server: usize, database: &str, sql: &str) -> Output {
-        let (home, port) = (self.home.to_string_lossy(), self.port_of(server).to_string());
+        let (home, port) = (self.home.path().to_string_lossy(), self.port_of(server).to_string());
         let mut command = Command::new(self.programs.join("psql"));
         command
             .args(["-h", &home, "-p", &port, "-U", USER, "-d", database, "-X", "-A", "-t", "-q", "-c", sql]);
@@ -230,11 +258,15 @@ impl Cluster {
     }
 
     fn data(&self, server: usize) -> String {
-        self.home.join(format!("s{server}")).to_string_lossy().into_owned()
+        self.home.path().join(format!("s{server}")).to_string_lossy().into_owned()
     }
 
     fn single(&self, server: usize) -> String {
-        format!("host={} port={} user={USER} dbname=postgres", self.home.display(), self.port_of(server))
+        format!(
+            "host={} port={} user={USER} dbname=postgres",
+            self.home.path().display(),
+            self.port_of(server)
+        )
     }
 
     fn main_process(&self, server: usize) -> Option<String> {
@@ -248,7 +280,7 @@ impl Cluster {
             "listen_addresses = ''\nunix_socket_directories = '{}'\nport = {}\nshared_buffers = 16MB\n\
              max_connections = 60\nwal_retrieve_retry_interval = 100ms\nwal_receiver_status_interval = 1s\n\
              wal_keep_size = 64MB\nautovacuum = off\n",
-            self.home.display(),
+            self.home.path().display(),
             self.port_of(server)
         );
         let path = format!("{}/postgresql.conf", self.data(server));
@@ -260,7 +292,7 @@ impl Cluster {
         let mut command = as_postgres(&program.to_string_lossy());
         // A server keeps what its starter has open: a pipe would never end.
         command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
-        let errors = self.home.join("errors");
+        let errors = self.home.path().join("errors");
         let file = fs::File::create(&errors).expect("the directory of the cluster");
         let status = command.stderr(file).status();
         let done = status.as_ref().is_ok_and(std::process::ExitStatus::success);
@@ -283,7 +315,6 @@ impl Drop for Cluster {
             self.signal(server, "KILL");
             self.signal(server, "CONT");
         }
-        let _ = fs::remove_dir_all(&self.home);
     }
 }
 
@@ -308,13 +339,16 @@ pub fn programs() -> Option<PathBuf> {
 
 /// A command that runs as a user whom PostgreSQL accepts.
 fn as_postgres(program: &str) -> Command {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    if !is_root {
+    if !is_root() {
         return Command::new(program);
     }
     let mut command = Command::new("runuser");
     command.args(["-u", "postgres", "--", program]);
     command
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
 fn checked(output: std::io::Result<Output>, what: &str) -> Output {

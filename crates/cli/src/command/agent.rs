@@ -1,13 +1,13 @@
 //! `posse agent`: an agent beside a service, over HTTP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use posse_core::privacy::{PrivacyPolicy, Unit};
 use posse_net::agent::{AgentTls, Carriage, SidecarAccess, sidecar_for, sidecar_on_socket};
-use posse_net::{Agent, AgentConfig, Tracer};
+use posse_net::{Agent, AgentConfig, Tracer, is_local};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::runtime::{LogFormat, Signals, log_to_stderr, runtime};
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// What ε must protect at least
     #[arg(long, value_enum, value_name = "UNIT")]
     unit: Option<UnitArg>,
-    /// A TOML file with a table `privacy` of the same: max_epsilon, max_delta, unit, allow_raw_buffer
+    /// A TOML file with a table `privacy` of the same: max_epsilon, max_delta, unit, allow_raw_buffer, allow_secure_aggregation
     #[arg(long, value_name = "FILE", conflicts_with_all = ["require_privacy", "max_epsilon", "max_delta", "unit"])]
     policy: Option<PathBuf>,
     /// Begin a new life if another process has spoken for this agent, instead of stopping
@@ -256,40 +256,4 @@ fn policy(args: &Args) -> anyhow::Result<Option<PrivacyPolicy>> {
         },
         ..usual
     }))
-}
-
-/// Whether an address is certainly on this machine: a name that only begins like one is not.
-fn is_local(url: &str) -> bool {
-    let rest = url.split_once("//").map_or(url, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
-    if place == "localhost" || place.starts_with("localhost:") {
-        return true;
-    }
-    let address = place.parse::<SocketAddr>().map(|address| address.ip());
-    address.or_else(|_| place.trim_matches(['[', ']']).parse::<IpAddr>()).is_ok_and(|ip| ip.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_local;
-
-    #[test]
-    fn only_loopback_is_local_whatever_an_address_begins_with() {
-        for url in
-            ["http://localhost:7447", "http://127.0.0.1:7447/", "http://127.8.9.1", "http://[::1]:7447"]
-        {
-            assert!(is_local(url), "{url}");
-        }
-        let elsewhere = [
-            "http://localhost.example.com:7447",
-            "http://127.0.0.1.example.com",
-            "http://127.0.0.1@example.com:7447",
-            "http://10.0.0.1:7447",
-            "example.com",
-        ];
-        for url in elsewhere {
-            assert!(!is_local(url), "{url}");
-        }
-    }
 }

@@ -1,10 +1,12 @@
 //! `posse load`: what a coordinator and an agent take on this machine.
 
+mod relays;
+
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -22,12 +24,16 @@ const DIMENSION: usize = 25;
 const ARMS: usize = 25;
 /// As long as a batch of one upload.
 const RECORD: usize = 3000;
+/// Limits of a coordinator's file that do not stand in the way of a load from one address.
+const SETTINGS: &str = "[limits]\nframes_per_second = 1000000\nconnections = 100000\nconnections_per_address = 100000\n\
+                        streams_per_connection = 100000\n";
 
 /// Measure a coordinator and an agent under load on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   posse load --agents 1000 --seconds 5
+  posse load --relays 2,2 --agents 10000 --seconds 10
 
 A coordinator is started as a process of its own, on loopback and on the disk of --data; the load comes from
 here and takes processors from it. Run it in a release build and on a quiet machine.")]
@@ -44,6 +50,9 @@ pub(crate) struct Args {
     /// Idle agents, each with a connection of its own
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     idle: usize,
+    /// Measure a federation with relays instead: how many below the root, and below each of those, with commas between
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    relays: Vec<usize>,
     /// Where the coordinator keeps its log; it is removed afterwards
     #[arg(long, value_name = "DIR", default_value = "results/load")]
     data: std::path::PathBuf,
@@ -76,11 +85,23 @@ impl Args {
     pub(super) fn for_bench(quick: bool) -> Self {
         let (agents, seconds, idle) = if quick { (100, 0.5, 200) } else { (1000, 5.0, 2000) };
         let data = std::env::temp_dir().join(format!("posse-bench-{}", std::process::id()));
-        Self { agents, connections: 8, seconds, idle, data, json: false }
+        Self { agents, connections: 8, seconds, idle, relays: Vec::new(), data, json: false }
     }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
+    if !args.relays.is_empty() {
+        let measured = in_directory(args, async {
+            let seconds = Duration::try_from_secs_f64(args.seconds).context("--seconds is not a time")?;
+            relays::measure(&args.data, &args.relays, args.agents, args.connections, seconds).await
+        })?;
+        if args.json {
+            print_json(&measured)?;
+        } else {
+            print(&(warning() + &relays::table(&measured)))?;
+        }
+        return Ok(Ending::Done);
+    }
     let measured = measured(args)?;
     if args.json {
         print_json(&measured)?;
@@ -92,11 +113,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
 
 /// Measures everything, and removes what the coordinator kept.
 pub(super) fn measured(args: &Args) -> anyhow::Result<Measured> {
+    in_directory(args, measure(args))
+}
+
+/// Measures something with the directory for data there, which is removed afterwards.
+fn in_directory<T>(args: &Args, measure: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     if args.agents == 0 || args.connections == 0 {
         bail!("--agents and --connections must be at least 1");
     }
     std::fs::create_dir_all(&args.data).with_context(|| format!("cannot make {}", args.data.display()))?;
-    let measured = runtime()?.block_on(measure(args));
+    let measured = runtime()?.block_on(measure);
     let _ = std::fs::remove_dir_all(&args.data);
     measured
 }
@@ -139,14 +165,15 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
     })
 }
 
+/// What stands before numbers of a build that is not made for speed.
+fn warning() -> String {
+    let debug = "This is a debug build: its numbers say little. Use `cargo run --release -- load`.\n\n";
+    if cfg!(debug_assertions) { debug.to_owned() } else { String::new() }
+}
+
 pub(super) fn table(measured: &Measured) -> String {
-    let mut text = String::new();
+    let mut text = warning();
     let Measured { uploads, .. } = measured;
-    if cfg!(debug_assertions) {
-        text.push_str(
-            "This is a debug build: its numbers say little. Use `cargo run --release -- load`.\n\n",
-        );
-    }
     let _ = writeln!(
         text,
         "A write and a sync of one upload on this disk      {:>10.2} ms",
@@ -211,14 +238,17 @@ fn sync(data: &Path) -> anyhow::Result<f64> {
 struct Process {
     child: Child,
     url: String,
+    /// The lines after its address.
+    output: BufReader<ChildStdout>,
+    /// Where its metrics are, once they were asked for.
+    admin: Option<String>,
 }
 
 impl Process {
     fn coordinator(data: &Path, name: &str) -> anyhow::Result<Self> {
         let file = data.join(format!("{name}.toml"));
         let text = format!(
-            "listen = \"127.0.0.1:0\"\nauthentication = \"none\"\ndata = \"{name}\"\n[limits]\nframes_per_second = 1000000\n\
-             connections = 100000\nconnections_per_address = 100000\nstreams_per_connection = 100000\n[[federation]]\nname = \"load\"\ndimension = {DIMENSION}\n[federation.algorithm]\n\
+            "listen = \"127.0.0.1:0\"\nauthentication = \"none\"\ndata = \"{name}\"\n{SETTINGS}[[federation]]\nname = \"load\"\ndimension = {DIMENSION}\n[federation.algorithm]\n\
              name = \"async-lin-ucb\"\nupload_threshold = 2\ndownload_threshold = inf\n"
         );
         std::fs::write(&file, text)?;
@@ -228,13 +258,32 @@ impl Process {
     fn start(arguments: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let output = child.stdout.take().context("the process has no output")?;
+        let mut output = BufReader::new(child.stdout.take().context("the process has no output")?);
         let mut url = String::new();
-        BufReader::new(output).read_line(&mut url)?;
+        output.read_line(&mut url)?;
         if url.is_empty() {
             bail!("`posse {}` did not start", arguments.join(" "));
         }
-        Ok(Self { child, url: url.trim().to_owned() })
+        Ok(Self { child, url: url.trim().to_owned(), output, admin: None })
+    }
+
+    /// The text of its metrics. Only for a process whose file has `admin`.
+    fn metrics(&mut self) -> anyhow::Result<String> {
+        let address = if let Some(address) = &self.admin {
+            address.clone()
+        } else {
+            // The second line is http://ADDRESS/metrics.
+            let mut line = String::new();
+            self.output.read_line(&mut line)?;
+            let address = line.trim().trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+            self.admin.insert(address).clone()
+        };
+        let mut stream = std::net::TcpStream::connect(&address)
+            .with_context(|| format!("cannot ask {address} for metrics"))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
     }
 
     /// Bytes of memory that it occupies.

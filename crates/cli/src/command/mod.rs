@@ -18,6 +18,7 @@ pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod merge;
 pub(crate) mod privacy;
+pub(crate) mod relay;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 mod reproduce_all;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use posse_core::AgentId;
 use posse_core::Seed;
-use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, Unit};
+use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, SecureAggregation, Unit};
 use serde_json::{Value, json};
 
 use super::{Ending, print, print_json};
@@ -81,6 +81,12 @@ struct PlanArgs {
     /// Protect one user with at most so many interactions, instead of one interaction
     #[arg(long, value_name = "INTERACTIONS", conflicts_with = "file")]
     user_cap: Option<u64>,
+    /// Secure aggregation: so many agents at least are in every sum that is opened
+    #[arg(long, value_name = "AGENTS", conflicts_with = "file")]
+    survivors: Option<u64>,
+    /// Secure aggregation: the promise holds if so many agents tell the coordinator everything
+    #[arg(long, value_name = "AGENTS", default_value_t = SecureAggregation::default().colluders, conflicts_with = "file", requires = "survivors")]
+    colluders: u64,
     /// The largest length of an arm's feature vector
     #[arg(long, default_value_t = 1.0, conflicts_with = "file")]
     feature_bound: f64,
@@ -128,6 +134,9 @@ fn of_flags(args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
     let request = PlanRequest {
         privacy,
         splits: args.splits,
+        secure_aggregation: args
+            .survivors
+            .map(|survivors| SecureAggregation { survivors, colluders: args.colluders }),
         dimension,
         agents: args.agents.expect(required),
         interactions: args.interactions.expect(required),
@@ -185,6 +194,7 @@ fn request_of(group: &Group, args: &PlanArgs) -> anyhow::Result<Option<PlanReque
     Ok(Some(PlanRequest {
         privacy,
         splits: budget.is_some_and(|budget| budget.user.is_some()),
+        secure_aggregation: config.algorithm.secure_aggregation(),
         dimension,
         agents: config.agents,
         interactions: config.horizon,
@@ -217,6 +227,14 @@ fn words(request: &PlanRequest, plan: &Plan) -> String {
         Unit::User => format!("one user with at most {user_cap} interactions"),
     };
     line(format!("promise     ε = {epsilon}, δ = {delta:e} for {whom}: μ = {:.5}", made.mu));
+    line(match request.secure_aggregation {
+        None => "who adds    every agent adds all its noise; the coordinator sees what each of them releases"
+            .to_owned(),
+        Some(secure) => format!(
+            "who adds    {} agents or more add the noise together and the coordinator sees their sum; noise below is one agent's part, for {} colluders",
+            secure.survivors, secure.colluders
+        ),
+    });
     line(format!(
         "clusters    {max_releases} releases each, μ = {:.5}: noise of σ = {:.2} at most in Σxxᵀ, {:.0} in operator norm, {:.2} in Σxy",
         made.cluster_mu, made.cluster_noise, made.matrix_bound, made.cluster_vector_noise

@@ -25,18 +25,25 @@ The first line on stdout is the address. SIGTERM finishes what was begun, saves,
 certificates and [limits] again at once; otherwise changes are noticed within a second.
 docs/guides/run-a-federation.md goes through it step by step.")]
 pub(crate) struct Args {
-    /// The federations, where to listen and where to keep what they learn
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-    /// Only check the file, the certificates that it names, and whether logs were begun with these settings
-    #[arg(long)]
-    check: bool,
-    /// Listen beyond loopback without TLS or tokens
-    #[arg(long)]
-    insecure: bool,
+    #[command(flatten)]
+    common: Common,
     /// Use a PostgreSQL database without synchronous standbys, which may lose what it confirmed: for development
     #[arg(long)]
     allow_unreplicated: bool,
+}
+
+/// What coordinators and relays are told alike.
+#[derive(Debug, clap::Args)]
+pub(super) struct Common {
+    /// The federations, where to listen and where to keep what they learn
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// Only check the file, the certificates and tokens that it names, and whether logs were begun with these settings
+    #[arg(long)]
+    pub(super) check: bool,
+    /// Listen beyond loopback without TLS or tokens
+    #[arg(long)]
+    pub(super) insecure: bool,
     /// Send traces of uploads to an OpenTelemetry collector (OTLP over HTTP), for example http://127.0.0.1:4318
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
@@ -49,13 +56,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
-    let mut config = federation::read(&args.config, args.insecure)?;
-    if args.check {
+    let config = federation::read(&args.common.config, args.common.insecure)?;
+    if args.common.check {
         config.check_files()?;
         let names: Vec<&str> = config.federations.iter().map(|own| own.name.as_str()).collect();
-        print(&format!("{} is in order: {}\n", args.config.display(), names.join(", ")))?;
+        print(&format!("{} is in order: {}\n", args.common.config.display(), names.join(", ")))?;
         return Ok(Ending::Done);
     }
+    serve_until_asked(&args.common, config, args.allow_unreplicated)
+}
+
+/// Runs a coordinator or a relay until the process is asked to end.
+pub(super) fn serve_until_asked(
+    args: &Common,
+    mut config: ServeConfig,
+    allow_unreplicated: bool,
+) -> anyhow::Result<Ending> {
     log_to_stderr(args.log_format, args.verbose);
     runtime()?.block_on(async {
         let mut signals = Signals::listen()?;
@@ -64,12 +80,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         let tracer = args.otlp.as_deref().map(|url| Tracer::new(url, "posse-coordinator")).transpose()?;
         let options = Options {
             insecure: args.insecure,
-            allow_unreplicated: args.allow_unreplicated,
+            allow_unreplicated,
             commit: commit(),
             tracer: tracer.clone(),
             ..Options::default()
         };
-        let running = serve(config.clone(), options).await?;
+        let running = tokio::select! {
+            running = serve(config.clone(), options) => running?,
+            // A relay that was never there waits for its parent.
+            () = signals.asked_to_end() => return Ok(Ending::Done),
+        };
         print(&format!("{scheme}://{}\n", running.address))?;
         if let Some(admin) = running.admin {
             print(&format!("http://{admin}/metrics\n"))?;
@@ -99,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
 }
 
 /// Takes the limits that are in the file now. Whatever else has changed needs a restart, and is named.
-fn read_again(args: &Args, running: &Running, config: &mut ServeConfig) {
+fn read_again(args: &Common, running: &Running, config: &mut ServeConfig) {
     let found = match federation::read(&args.config, args.insecure) {
         Ok(found) => found,
         Err(error) => {

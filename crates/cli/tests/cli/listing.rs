@@ -85,12 +85,13 @@ const WITH_JSON: [&str; 15] = [
     "load",
 ];
 /// Commands that run until they are stopped, or write files.
-const WITHOUT_JSON: [&str; 11] = [
+const WITHOUT_JSON: [&str; 12] = [
     "merge",
     "report",
     "demo",
     "init",
     "serve",
+    "relay",
     "agent",
     "completions",
     "manual",

@@ -83,7 +83,16 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
     let plan = |more: &[&str]| posse(directory.path(), &[&PLAN[..], more].concat());
     let words = plan(&["--epsilon", "1"]);
     assert_eq!((words.code, words.stderr.as_str()), (0, ""));
-    for line in ["promise ", "clusters ", "users ", "needed ", "verdict ", "suggested ", "what would help"] {
+    for line in [
+        "promise ",
+        "who adds ",
+        "clusters ",
+        "users ",
+        "needed ",
+        "verdict ",
+        "suggested ",
+        "what would help",
+    ] {
         assert!(words.stdout.contains(&format!("\n{line}")) || words.stdout.starts_with(line), "{line}");
     }
     let noise = |more: &[&str]| {
@@ -94,6 +103,11 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
     assert!(usual > 1.5 * noise(&["--epsilon", "2"]), "more privacy, more noise");
     assert!(noise(&["--tree"]) > 2.0 * usual && noise(&["--splits"]) > 1.05 * usual);
     assert!((noise(&["--user-cap", "20"]) / usual - 20.0).abs() < 1e-6, "a user is that many interactions");
+    let together = noise(&["--survivors", "26", "--colluders", "1"]);
+    assert!((usual / together - 5.0).abs() < 1e-6, "25 agents add a fifth of the noise each");
+    assert!(
+        plan(&["--survivors", "26"]).stdout.contains("who adds    26 agents or more add the noise together")
+    );
 }
 
 /// One function from settings to noise: what is planned is what the statement of the run has.
@@ -101,14 +115,16 @@ fn a_plan_says_what_a_promise_costs_before_anything_runs() {
 fn a_plan_of_an_experiment_has_the_numbers_of_its_run() {
     let text = PRIVATE.replace(
         "[[algorithm]]\nname = \"fclub-dc\"",
-        "[[algorithm]]\nname = \"async-lin-ucb\"\n[algorithm.privacy]\nmechanism = \"tree\"\nmax_releases = 7\nunit = \"user\"",
+        "[[algorithm]]\nname = \"async-lin-ucb\"\n[algorithm.privacy]\nmechanism = \"tree\"\nmax_releases = 7\nunit = \"user\"\n\
+         [[algorithm]]\nname = \"sync-lin-ucb\"\n[algorithm.privacy]\nfirst_release = 20\n\
+         [algorithm.secure_aggregation]\nsurvivors = 2\ncolluders = 0",
     );
     let directory = directory_with(&text);
     let at = directory.path();
     let plans = posse(at, &["privacy", "plan", "x.toml", "--json"]).json();
     let ran = posse(at, &["run", "x.toml", "--json", "-q"]).json();
     let (plans, statements) = (plans.as_array().unwrap(), ran["privacy"].as_array().unwrap());
-    assert_eq!((plans.len(), statements.len()), (3, 3));
+    assert_eq!((plans.len(), statements.len()), (4, 4));
     for (plan, statement) in plans.iter().zip(statements) {
         assert_eq!(plan["setting"], statement["setting"]);
         assert_eq!(plan["plan"]["calibration"], statement["calibration"], "{}", plan["setting"]);
@@ -117,6 +133,10 @@ fn a_plan_of_an_experiment_has_the_numbers_of_its_run() {
             (&statement["unit"], &statement["epsilon_budget"])
         );
     }
+    let who = |statement: &Value| statement["guarantee"].as_str().unwrap().to_owned();
+    assert!(who(&statements[2]).ends_with("every agent adds all its noise before anything leaves it"));
+    assert!(who(&statements[3]).contains("only sums of 2 agents or more, which add the noise together"));
+    assert!(statements[3]["epsilon"].as_f64().unwrap() > 0.0, "sums were opened");
     assert!(plans[0]["plan"]["calibration"]["user_noise"].as_f64().unwrap() > 0.0, "clusters may split");
     assert_eq!(plans[2]["plan"]["calibration"]["user_noise"], json!(0.0), "they never do");
     let none = posse(

@@ -1,4 +1,5 @@
-//! Coordinators and database servers as processes, killed, paused and promoted: what was acknowledged counts once.
+//! Coordinators and database servers as processes, killed, paused, promoted and cut off from each other: what was acknowledged
+//! counts once.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,6 +13,7 @@ use posse_net::{Agent, AgentConfig};
 use posse_testing::postgres::Cluster;
 use serde_json::Value;
 
+use crate::gate::{Gate, Way};
 use crate::support::{Process, call, free_port, posse};
 
 const AGENTS: u64 = 3;
@@ -41,9 +43,12 @@ threshold = 1.1
 /// A coordinator that may be running.
 struct Seat {
     directory: PathBuf,
-    port: u16,
     admin: String,
     process: Option<Process>,
+    /// Between it and all database servers.
+    database: Gate,
+    /// Between its agents and it, and the port where they come to.
+    agents: (Gate, u16),
 }
 
 impl Seat {
@@ -70,6 +75,8 @@ impl Seat {
 struct Federation {
     cluster: Cluster,
     home: tempfile::TempDir,
+    /// Between standbys and the primary, while they are told to go that way, with the directory of its sockets.
+    replication: (Gate, tempfile::TempDir),
     seats: Vec<Seat>,
     primary: usize,
     agents: Vec<Agent>,
@@ -86,17 +93,33 @@ impl Federation {
             let (directory, port, admin) = (home.path().join(name), free_port(), free_port());
             std::fs::create_dir_all(&directory).unwrap();
             let text = SETTINGS.replace("PORT", &port.to_string()).replace("ADMIN", &admin.to_string());
-            let text = text.replace("CONNECTION", &cluster.connection(DATABASE));
+            let (database, before_agents) = (Gate::new(), Gate::new());
+            let connection = cluster.connection(DATABASE);
+            let sockets = sockets(&connection);
+            sockets.iter().for_each(|(name, target)| database.before_socket(&directory.join(name), target));
+            let real = sockets[0].1.parent().unwrap().display().to_string();
+            let text = text.replace("CONNECTION", &connection.replace(&real, &directory.to_string_lossy()));
             std::fs::write(directory.join("federation.toml"), text).unwrap();
-            Seat { directory, port, admin: format!("127.0.0.1:{admin}"), process: None }
+            let gate = before_agents.before_port(port);
+            let admin = format!("127.0.0.1:{admin}");
+            Seat { directory, admin, process: None, database, agents: (before_agents, gate) }
         };
         let mut seats = vec![seat("one"), seat("two")];
         let migrate = posse().args(["storage", "migrate"]).current_dir(&seats[0].directory).output().unwrap();
         assert!(migrate.status.success(), "{}", String::from_utf8_lossy(&migrate.stderr));
         seats.iter_mut().for_each(Seat::start);
-        let urls: Vec<String> = seats.iter().map(|seat| format!("http://127.0.0.1:{}", seat.port)).collect();
+        let urls: Vec<String> =
+            seats.iter().map(|seat| format!("http://127.0.0.1:{}", seat.agents.1)).collect();
         let random = Seed(seed).stream("failover", 0, 0);
-        let mut federation = Self { cluster, home, seats, primary: 0, agents: Vec::new(), random, made: 0 };
+        let replication = (Gate::new(), tempfile::tempdir().unwrap());
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(replication.1.path(), open).unwrap();
+        for (name, target) in sockets(&cluster.connection(DATABASE)) {
+            replication.0.before_socket(&replication.1.path().join(name), &target);
+        }
+        let speakers = Vec::new();
+        let mut federation =
+            Self { cluster, home, replication, seats, primary: 0, agents: speakers, random, made: 0 };
         for agent in 0..agents {
             let config = AgentConfig {
                 coordinator: urls.join(","),
@@ -239,6 +262,42 @@ impl Federation {
         standbys.iter().for_each(|standby| self.cluster.signal(*standby, "CONT"));
     }
 
+    /// The leader cannot reach the database, or what it says arrives late, when another one leads.
+    fn part_leader_from_database(&mut self, way: Way) {
+        let leader = self.leader();
+        self.interact(5);
+        self.seats[leader].database.set(way);
+        self.interact(5);
+        while !self.seats[1 - leader].leads() {}
+        self.interact(5);
+        self.seats[leader].database.set(Way::Open);
+        self.interact(5);
+    }
+
+    /// What the primary sends its standbys does not arrive, so that no commit is confirmed, until it does.
+    fn hold_replication(&mut self) {
+        let standbys = self.standbys();
+        let (gate, directory) = &self.replication;
+        for standby in standbys {
+            self.cluster.follow_through(standby, self.primary, directory.path());
+        }
+        gate.set(Way::Held);
+        self.interact(20);
+        self.cluster.await_sql(self.primary, WAITING);
+        self.interact(5);
+        self.replication.0.set(Way::Open);
+        standbys.iter().for_each(|standby| self.cluster.follow_instead(*standby, self.primary));
+    }
+
+    /// Agents cannot reach the leader, which does not notice, and ask the other coordinator in vain.
+    fn part_agents_from_leader(&mut self, way: Way) {
+        let leader = self.leader();
+        self.seats[leader].agents.0.set(way);
+        self.interact(20);
+        assert!(self.seats[leader].leads(), "agents are none of its database's business");
+        self.seats[leader].agents.0.set(Way::Open);
+    }
+
     fn suffer(&mut self, fault: u64) {
         self.interact(10);
         match fault {
@@ -249,7 +308,12 @@ impl Federation {
             4 => self.promote_beside_primary(),
             5 => self.pause_primary(),
             6 => self.kill_standby(),
-            _ => self.cancel_commits(),
+            7 => self.cancel_commits(),
+            8 => self.part_leader_from_database(Way::Cut),
+            9 => self.part_leader_from_database(Way::Held),
+            10 => self.hold_replication(),
+            11 => self.part_agents_from_leader(Way::Cut),
+            _ => self.part_agents_from_leader(Way::Held),
         }
         self.interact(10);
     }
@@ -309,6 +373,19 @@ impl Federation {
     }
 }
 
+/// The sockets of all servers in a connection, by the names that clients look for.
+fn sockets(connection: &str) -> Vec<(String, PathBuf)> {
+    let of = |key: &str| {
+        let value = connection.split(' ').find_map(|part| part.strip_prefix(key)).unwrap();
+        value.split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let named = |(home, port): (String, String)| {
+        let name = format!(".s.PGSQL.{port}");
+        (name.clone(), PathBuf::from(home).join(name))
+    };
+    of("host=").into_iter().zip(of("port=")).map(named).collect()
+}
+
 fn observations(admin: &str) -> u64 {
     let text = page(admin, "/metrics", "");
     let line = text.lines().find(|line| line.starts_with("posse_observations{")).expect("it is measured");
@@ -334,7 +411,7 @@ fn page(admin: &str, path: &str, headers: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
 async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted() {
-    let rounds = std::env::var("POSSE_FAILOVER_ROUNDS").ok().map_or(8, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::var("POSSE_FAILOVER_ROUNDS").ok().map_or(13, |rounds| rounds.parse().unwrap());
     let Some(mut federation) = Federation::new(rounds, AGENTS).await else { return };
     let names = [
         "killing the leader",
@@ -345,11 +422,16 @@ async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted
         "pausing the primary",
         "killing a standby",
         "cancelling commits",
+        "cutting the leader off the database",
+        "holding up what the leader says to the database",
+        "holding up replication",
+        "cutting agents off the leader",
+        "holding up what agents say to the leader",
     ];
     let mut order: Vec<u64> = Vec::new();
     for round in 0..rounds {
         if order.is_empty() {
-            order.extend(0..8);
+            order.extend(0..names.len() as u64);
         }
         let fault = order.swap_remove(federation.random.below(order.len() as u64) as usize);
         let began = Instant::now();

@@ -1,26 +1,27 @@
 //! The same interactions through the simulator and over gRPC on loopback: the same choices, the same
 //! messages in the same order, the same bits in the end.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
     AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, JoinPolicy, Memory, Placement,
-    Robust, Seed, Threshold, Tick, TimeSpan, Uplink, UserId,
+    PrivacyConfig, Robust, SecureAggregation, Seed, SyncLinUcb, Threshold, Tick, TimeSpan, Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
-use posse_net::federation::FederationConfig;
+use posse_net::federation::{FederationConfig, ParentConfig};
 use posse_net::log::{Replay, read};
 use posse_net::v1::{JournalEntry, journal_entry};
 use posse_net::{Agent, AgentConfig, Clock};
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, ClusteredConfig, GlmWorldConfig, Offer, WorldConfig};
-use posse_sim::{AdversaryConfig, Event, Observer, RunConfig, Stage, Tally};
+use posse_sim::{AdversaryConfig, Event, Observer, RunConfig, Stage, Tally, TopologyConfig};
 use prost::Message;
 
 const AGENTS: u64 = 4;
@@ -29,16 +30,27 @@ const DIMENSION: usize = 5;
 /// When the simulator's time begins.
 const START: u64 = 1_000_000_000_000_000;
 
+/// A machine that others join: the root, or a relay by its depth and its number there.
+type Station = Option<(usize, usize)>;
+
+/// A machine that joins another one: an agent, or a relay by its depth and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Child {
+    Agent(AgentId),
+    Relay(usize, usize),
+}
+
 /// What happened, as far as anybody can see it.
 #[derive(Debug, Default, PartialEq)]
 struct Transcript {
     choices: Vec<(AgentId, usize)>,
-    /// What the coordinator accepted, in order.
-    up: Vec<(AgentId, Uplink)>,
+    /// What the coordinator and each relay accepted, in order.
+    up: BTreeMap<Station, Vec<(AgentId, Uplink)>>,
     /// What each agent was told, in order.
     down: BTreeMap<AgentId, Vec<Downlink>>,
     /// The machines in the end.
     agents: BTreeMap<AgentId, Vec<u8>>,
+    relays: BTreeMap<Station, Vec<u8>>,
     version: u64,
     /// The coordinator's whole state at the end.
     state: Vec<u8>,
@@ -48,7 +60,16 @@ impl Observer for Transcript {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         match event {
             Event::Chose { agent, arm, .. } => self.choices.push((*agent, *arm)),
-            Event::Up { agent, message, .. } => self.up.push((*agent, (*message).clone())),
+            Event::Up { agent, message, .. } => {
+                let counts: Vec<usize> = stage.relays().iter().map(Vec::len).collect();
+                let accepted = self.up.entry(parent(&counts, Child::Agent(*agent))).or_default();
+                accepted.push((*agent, (*message).clone()));
+            }
+            Event::Passed { depth, relay, message } => {
+                let counts: Vec<usize> = stage.relays().iter().map(Vec::len).collect();
+                let accepted = self.up.entry(parent(&counts, Child::Relay(*depth, *relay))).or_default();
+                accepted.push((AgentId(*relay as u64), (*message).clone()));
+            }
             Event::Down { agent, message } => {
                 self.down.entry(*agent).or_default().push((*message).clone());
             }
@@ -56,6 +77,10 @@ impl Observer for Transcript {
                 let machines = stage.agents().into_iter();
                 self.agents =
                     machines.map(|agent| (agent, stage.agent(agent).expect("it is listed").save())).collect();
+                for (depth, relays) in stage.relays().into_iter().enumerate() {
+                    let states = relays.iter().enumerate();
+                    self.relays.extend(states.map(|(number, relay)| (Some((depth, number)), relay.save())));
+                }
                 let view = stage.coordinator().inspect();
                 (self.version, self.state) = (view.version.0, stage.coordinator().save());
             }
@@ -98,7 +123,7 @@ fn run(algorithm: Algorithm, world: WorldConfig) -> RunConfig {
             interval: TimeSpan::from_millis(100),
             ..NetworkConfig::default()
         },
-        topology: posse_sim::TopologyConfig::default(),
+        topology: TopologyConfig::default(),
         faults: FaultConfig::default(),
         adversaries: AdversaryConfig::default(),
         algorithm,
@@ -111,14 +136,38 @@ fn simulated(run: &RunConfig) -> Transcript {
     transcript
 }
 
-/// Agents over gRPC whose frames are carried in the order in which the simulator carries them.
+/// Where a child belongs, with so many relays at each depth.
+fn parent(counts: &[usize], child: Child) -> Station {
+    let (above, number) = match child {
+        Child::Agent(agent) => (counts.len(), agent.0 as usize),
+        Child::Relay(depth, number) => (depth, number),
+    };
+    let depth = above.checked_sub(1)?;
+    Some((depth, number % counts[depth]))
+}
+
+/// Something that happens between machines, in the simulator's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// What a child has to say is at its parent.
+    Said(Child),
+    /// What waits for a child is with it.
+    Heard(Child),
+    /// What a child's own call brought back is with it. The flag says whether that made it speak again.
+    Answered(Child, bool),
+}
+
+/// Agents and relays over gRPC whose frames are carried in the order in which the simulator carries them: every frame takes
+/// one moment.
 struct Stagehand<'d> {
     data: &'d Path,
-    running: Running,
+    /// How many relays there are at each depth.
+    counts: Vec<usize>,
+    stations: BTreeMap<Station, Running>,
     agents: BTreeMap<AgentId, Agent>,
     clock: Clock,
-    /// Agents with something to send.
-    turns: VecDeque<AgentId>,
+    /// What is due, by the moment and in the order in which it was set off.
+    due: VecDeque<(u64, Due)>,
 }
 
 impl Stagehand<'_> {
@@ -126,8 +175,9 @@ impl Stagehand<'_> {
         if let Some(agent) = self.agents.get(&id) {
             return agent.clone();
         }
+        let station = parent(&self.counts, Child::Agent(id));
         let config = AgentConfig {
-            coordinator: format!("http://{}", self.running.address),
+            coordinator: format!("http://{}", self.stations[&station].address),
             agent: Some(id.0),
             state: Some(self.data.join("agents").join(id.0.to_string())),
             carriage: Carriage::ByHand,
@@ -137,54 +187,140 @@ impl Stagehand<'_> {
         };
         let agent = Agent::start(config).await.unwrap();
         self.agents.insert(id, agent.clone());
-        self.turns.push_back(id);
+        self.put(0, Due::Said(Child::Agent(id)));
         agent
+    }
+
+    /// Lets a child say the first thing that it has to say, or ask, and hear what waits for it. Says whether it has more to
+    /// say.
+    async fn exchange(&self, child: Child) -> bool {
+        match child {
+            Child::Agent(agent) => self.agents[&agent].exchange().await.unwrap(),
+            Child::Relay(depth, number) => {
+                self.stations[&Some((depth, number))].exchange_with_parent(NAME).await.unwrap()
+            }
+        }
+    }
+
+    /// The children of a station for which frames wait.
+    async fn waiting(&self, station: Station) -> Vec<Child> {
+        let below = station.map_or(0, |(depth, _)| depth + 1);
+        let relays = below < self.counts.len();
+        let child = |id: AgentId| if relays { Child::Relay(below, id.0 as usize) } else { Child::Agent(id) };
+        self.stations[&station].federations[0].waiting().await.into_iter().map(child).collect()
+    }
+
+    /// Notes that something happens in a moment, once.
+    fn put(&mut self, moment: u64, due: Due) {
+        if !self.due.iter().any(|(_, other)| *other == due) {
+            let place = self.due.iter().take_while(|(other, _)| *other <= moment).count();
+            self.due.insert(place, (moment, due));
+        }
+    }
+
+    /// What a machine that others join has set off reaches them in `moment`, and then what is above it.
+    async fn spread(&mut self, station: Station, own: Option<(Child, bool)>, moment: u64) {
+        let waiting = self.waiting(station).await.into_iter().map(|child| (child, Due::Heard(child)));
+        let own = own.map(|(child, more)| (child, Due::Answered(child, more)));
+        let reached: BTreeMap<Child, Due> = waiting.chain(own).collect();
+        for due in reached.into_values() {
+            self.put(moment, due);
+        }
+        if let Some((depth, number)) = station
+            && self.stations[&station].has_mail_for_parent(NAME).await
+        {
+            self.put(moment, Due::Said(Child::Relay(depth, number)));
+        }
     }
 
     /// Carries everything that there is to be said.
     async fn carry(&mut self) {
-        while let Some(id) = self.turns.pop_front() {
-            let mut speakers = BTreeSet::new();
-            if self.agents[&id].exchange().await.unwrap() {
-                speakers.insert(id);
-            }
-            // What this set off reaches the others before anybody speaks again.
-            for other in self.running.federations[0].waiting().await {
-                if !self.turns.contains(&other)
-                    && !speakers.contains(&other)
-                    && self.agents[&other].exchange().await.unwrap()
-                {
-                    speakers.insert(other);
+        while let Some((moment, due)) = self.due.pop_front() {
+            match due {
+                Due::Said(child) => {
+                    // The answer comes with the call. What it sets off has to wait until it would have arrived.
+                    let more = self.exchange(child).await;
+                    self.spread(parent(&self.counts, child), Some((child, more)), moment + 1).await;
+                }
+                Due::Heard(child) => {
+                    if !self.waiting(parent(&self.counts, child)).await.contains(&child) {
+                        continue;
+                    }
+                    if self.exchange(child).await {
+                        self.put(moment + 1, Due::Said(child));
+                    }
+                    if let Child::Relay(depth, number) = child {
+                        self.spread(Some((depth, number)), None, moment + 1).await;
+                    }
+                }
+                Due::Answered(Child::Relay(depth, number), _) => {
+                    self.spread(Some((depth, number)), None, moment + 1).await;
+                }
+                Due::Answered(child, more) => {
+                    if more {
+                        self.put(moment + 1, Due::Said(child));
+                    }
                 }
             }
-            self.turns.extend(speakers);
         }
     }
 }
 
+const NAME: &str = "parity";
+
+/// The settings of a station's federation; a relay's parent is at `above`.
+fn settings(run: &RunConfig, station: Station, above: Option<SocketAddr>) -> FederationConfig {
+    let mut federation = FederationConfig::new(NAME, run.algorithm.clone(), DIMENSION as u64);
+    (federation.agents, federation.horizon, federation.seed) = (run.agents, HORIZON, run.seed.0);
+    federation.levels = run.topology.levels;
+    if let (Some((depth, number)), Some(above)) = (station, above) {
+        let mut parent = ParentConfig::default();
+        parent.coordinator = format!("http://{above}");
+        parent.agent = Some(number as u64);
+        parent.depth = Some(depth as u64 + 1);
+        federation.parent = Some(parent);
+    }
+    federation
+}
+
+/// The directory of a station.
+fn home(data: &Path, station: Station) -> PathBuf {
+    data.join(station.map_or_else(|| "root".into(), |(depth, number)| format!("relay-{depth}-{number}")))
+}
+
 async fn networked(run: &RunConfig) -> Transcript {
     let data = tempfile::tempdir().unwrap();
-    let mut federation = FederationConfig::new("parity", run.algorithm.clone(), DIMENSION as u64);
-    (federation.agents, federation.horizon, federation.seed) = (AGENTS, HORIZON, run.seed.0);
     // Time passes between interactions only, as in the simulation to a millisecond: nothing is sent twice.
     let time = Arc::new(AtomicU64::new(START));
     let told = Arc::clone(&time);
     let clock = Clock::new(move || Tick(told.load(Ordering::SeqCst)));
-    let options = Options { clock: clock.clone(), ..Options::default() };
-    let config = ServeConfig::on_loopback(data.path(), vec![federation.clone()]);
-    let log = config.log_directory("parity");
-    let running = serve(config, options).await.unwrap();
-    let mut stage =
-        Stagehand { data: data.path(), running, agents: BTreeMap::new(), clock, turns: VecDeque::new() };
+    let (levels, fan_out) = (run.topology.levels as usize, run.topology.fan_out as usize);
+    let counts: Vec<usize> = (1..levels).map(|depth| fan_out.pow(depth as u32)).collect();
+    let relays = counts.iter().enumerate().flat_map(|(depth, count)| (0..*count).map(move |n| (depth, n)));
+    let places: Vec<Station> = std::iter::once(None).chain(relays.map(Some)).collect();
+    let mut stations: BTreeMap<Station, Running> = BTreeMap::new();
+    for station in &places {
+        let above = station.map(|(depth, number)| parent(&counts, Child::Relay(depth, number)));
+        let federation = settings(run, *station, above.map(|above| stations[&above].address));
+        let options = Options { clock: clock.clone(), relays_by_hand: true, ..Options::default() };
+        let config = ServeConfig::on_loopback(&home(data.path(), *station), vec![federation]);
+        stations.insert(*station, serve(config, options).await.unwrap());
+    }
+    // Relays are there from the beginning, those below the root first.
+    let relays = places.iter().flatten().map(|(depth, number)| Child::Relay(*depth, *number));
+    let due = relays.map(|relay| (0, Due::Said(relay))).collect();
+    let agents = BTreeMap::new();
+    let mut stage = Stagehand { data: data.path(), counts, stations, agents, clock, due };
+    stage.carry().await;
     let mut transcript = Transcript::default();
     if run.algorithm.join_policy() == JoinPolicy::Eager {
-        for agent in (0..AGENTS).map(AgentId) {
+        for agent in (0..run.agents).map(AgentId) {
             stage.agent(agent).await;
         }
         stage.carry().await;
     }
-    let mut world = run.world.build(AGENTS, run.seed).unwrap();
-    let mut arrivals = run.arrival.build(AGENTS, HORIZON, run.seed).unwrap();
+    let mut world = run.world.build(run.agents, run.seed).unwrap();
+    let mut arrivals = run.arrival.build(run.agents, HORIZON, run.seed).unwrap();
     let mut offer = Offer::new();
     for step in 0..HORIZON {
         let id = arrivals.agent(step);
@@ -193,15 +329,13 @@ async fn networked(run: &RunConfig) -> Transcript {
         time.store(START + run.network.interval.as_micros() * step, Ordering::SeqCst);
         let agent = stage.agent(id).await;
         if agent.prepare(offer.user, &offer.arms).unwrap() {
-            stage.turns.push_back(id);
+            stage.put(0, Due::Said(Child::Agent(id)));
             stage.carry().await;
         }
         let chosen = agent.choose(offer.user, &offer.arms).unwrap();
         transcript.choices.push((id, chosen.arm));
         agent.reward(chosen.id, offer.reward(chosen.arm)).unwrap();
-        if !stage.turns.contains(&id) {
-            stage.turns.push_back(id);
-        }
+        stage.put(0, Due::Said(Child::Agent(id)));
         stage.carry().await;
     }
     for (id, agent) in &stage.agents {
@@ -212,17 +346,25 @@ async fn networked(run: &RunConfig) -> Transcript {
             transcript.down.insert(*id, heard);
         }
     }
-    stage.running.abort().await;
-    let contents = read(&log).unwrap();
-    for bytes in &contents.entries {
-        if let LogEvent::Accepted(agent, frame) = LogEntry::decode(bytes).unwrap().event {
-            transcript.up.push((agent, frame.message.expect("only messages are kept")));
+    for (station, running) in stage.stations {
+        let federation = running.federations[0].config().clone();
+        running.abort().await;
+        let contents = read(&home(data.path(), station).join("federations").join(NAME)).unwrap();
+        for bytes in &contents.entries {
+            if let LogEvent::Accepted(agent, frame) = LogEntry::decode(bytes).unwrap().event {
+                let message = frame.message.expect("only messages are kept");
+                transcript.up.entry(station).or_default().push((agent, message));
+            }
+        }
+        let replay = Replay { entries: contents.entries, ..Replay::default() };
+        let hub = federation.replay(&replay).unwrap();
+        let state = hub.coordinator().save();
+        if station.is_some() {
+            transcript.relays.insert(station, state);
+        } else {
+            (transcript.version, transcript.state) = (hub.coordinator().inspect().version.0, state);
         }
     }
-    let replay = Replay { entries: contents.entries, ..Replay::default() };
-    let hub = federation.replay(&replay).unwrap();
-    let view = hub.coordinator().inspect();
-    (transcript.version, transcript.state) = (view.version.0, hub.coordinator().save());
     transcript
 }
 
@@ -266,6 +408,11 @@ fn algorithms() -> Vec<Algorithm> {
     ];
     let of = |exchange| Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() });
     all.extend(wary.map(of));
+    all.push(Algorithm::SyncLinUcb(SyncLinUcb {
+        privacy: Some(PrivacyConfig { first_release: 10, ..Default::default() }),
+        secure_aggregation: Some(SecureAggregation { survivors: 2, colluders: 0 }),
+        ..Default::default()
+    }));
     all
 }
 
@@ -281,6 +428,7 @@ async fn is_the_same(run: &RunConfig) -> bool {
     }
     assert!(simulated.down.keys().eq(networked.down.keys()), "{name}: others heard something");
     assert!(simulated.agents == networked.agents, "{name}: the agents differ");
+    assert!(simulated.relays == networked.relays, "{name}: the relays differ");
     assert_eq!((simulated.version, simulated.state), (networked.version, networked.state), "{name}");
     !networked.up.is_empty()
 }
@@ -307,6 +455,24 @@ async fn every_algorithm_says_and_learns_the_same_in_the_simulator_and_over_grpc
         let spoke = is_the_same(&run(algorithm, clicks())).await;
         assert_eq!(spoke, !ALONE.contains(&name), "{name} in a world of clicks");
     }
+}
+
+/// Relays of relays, with the thresholds of the algorithm divided over all levels: whatever a machine of the simulator says,
+/// hears and holds, a process does too.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_algorithm_with_relays_is_the_same_in_the_simulator_and_over_grpc() {
+    let mut names = Vec::new();
+    for algorithm in algorithms() {
+        let topology = TopologyConfig { levels: 3, fan_out: 2, ..TopologyConfig::default() };
+        let run = RunConfig { topology, agents: 2 * AGENTS, ..run(algorithm, clicks()) };
+        if run.check().is_ok() {
+            assert!(is_the_same(&run).await, "nobody spoke");
+            names.push(run.algorithm.name());
+        }
+    }
+    names.dedup();
+    let expected = ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "sync-lin-ucb", "fed-lin-ucb"];
+    assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,11 @@ use crate::algorithm::Algorithm;
 use crate::clustered::config::ClusterPlan;
 use crate::clustered::fclub::ClusteredAgent;
 use crate::clustered::groups::Groups;
+use crate::clustered::secure_agent::{SecureAgent, SecurePlan};
+use crate::clustered::secure_rounds::SecureRounds;
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
+use crate::evidence::packed;
 use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
@@ -14,8 +17,8 @@ use crate::linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
     FedLinUcb, FedUcb, LinTs, LinUcb, SyncLinUcb,
 };
-use crate::privacy::PrivacyConfig;
-use crate::recipe::{Recipe, Sharing};
+use crate::privacy::{MOST_PARTICIPANTS, PrivacyConfig, SecureAggregation};
+use crate::recipe::{Payload, Recipe, Sharing};
 use crate::relay::{LinkThresholds, Relay, Relaying};
 use crate::trigger::Threshold;
 
@@ -334,6 +337,14 @@ impl Recipe for AsyncLinPhe {
     }
 }
 
+impl SyncLinUcb {
+    /// What agents and coordinator are made of under secure aggregation.
+    fn secure_plan(&self) -> Option<SecurePlan<'_>> {
+        let (privacy, secure) = (self.privacy.as_ref()?, self.secure_aggregation.as_ref()?);
+        Some(SecurePlan { name: self.name(), model: &self.model, privacy, secure })
+    }
+}
+
 impl Recipe for SyncLinUcb {
     fn name(&self) -> &'static str {
         "sync-lin-ucb"
@@ -344,14 +355,23 @@ impl Recipe for SyncLinUcb {
     }
 
     fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        if let Some(plan) = self.secure_plan() {
+            return Box::new(SecureAgent::new(&plan, id, shape.dimension(), federation));
+        }
         self.private_agent(id, shape, federation).unwrap_or_else(|| Box::new(self.agent(shape.dimension())))
     }
 
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        if let Some(plan) = self.secure_plan() {
+            return Box::new(SecureRounds::new(&plan, self.join, self.round_deadline, shape.dimension()));
+        }
         self.private_coordinator(shape).unwrap_or_else(|| Box::new(self.coordinator(shape.dimension())))
     }
 
     fn sharing(&self) -> Sharing {
+        if self.secure_aggregation.is_some() {
+            return Sharing::Rounds;
+        }
         self.private_sharing().unwrap_or(Sharing::Rounds)
     }
 
@@ -365,6 +385,20 @@ impl Recipe for SyncLinUcb {
 
     fn privacy(&self) -> Option<&PrivacyConfig> {
         self.privacy.as_ref()
+    }
+
+    fn secure_aggregation(&self) -> Option<&SecureAggregation> {
+        self.secure_aggregation.as_ref()
+    }
+
+    fn largest_upload(&self, dimension: u64) -> Payload {
+        let sums = Payload::sums(dimension);
+        if self.secure_aggregation.is_none() {
+            return sums;
+        }
+        // Sums under masks have numbers of sixteen bytes, and a box for each participant has less than 25 numbers of eight.
+        let masked = (packed(dimension as usize) as u64).saturating_mul(2);
+        Payload { matrix: masked.max(25 * MOST_PARTICIPANTS), ..sums }
     }
 
     fn relaying(&self, _federation: &Federation) -> Relaying {

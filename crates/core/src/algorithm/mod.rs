@@ -24,7 +24,7 @@ use crate::linear::{
     FedLinUcb, FedUcb, LinTs, LinUcb, SyncLinUcb,
 };
 use crate::neural::{FnUcb, NeuralUcb};
-use crate::privacy::PrivacyConfig;
+use crate::privacy::{PrivacyConfig, SecureAggregation};
 use crate::recipe::{Recipe, Sharing};
 use crate::settings::{Described, Setting};
 
@@ -230,6 +230,12 @@ impl Algorithm {
     #[must_use]
     pub fn privacy(&self) -> Option<PrivacyConfig> {
         self.with_recipe(|recipe| recipe.privacy().cloned())
+    }
+
+    /// How agents keep that promise together, if no agent keeps it alone.
+    #[must_use]
+    pub fn secure_aggregation(&self) -> Option<SecureAggregation> {
+        self.with_recipe(|recipe| recipe.secure_aggregation().copied())
     }
 }
 

@@ -13,6 +13,8 @@ mod own;
 mod phases;
 mod private;
 pub(crate) mod sclub;
+pub(crate) mod secure_agent;
+pub(crate) mod secure_rounds;
 mod users;
 mod width;
 

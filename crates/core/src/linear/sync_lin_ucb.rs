@@ -15,7 +15,7 @@ use crate::linear::evidence_rounds::EvidenceRounds;
 use crate::linear::round_relay::RoundRelay;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
-use crate::privacy::PrivacyConfig;
+use crate::privacy::{PrivacyConfig, SecureAggregation};
 use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
@@ -41,6 +41,9 @@ pub struct SyncLinUcb {
     /// What is promised about privacy. With it, a round begins when the count of observations of an agent has grown enough,
     /// agents share all their sums with noise, and `round_threshold` has no meaning. Not set: nothing is promised.
     pub privacy: Option<PrivacyConfig>,
+    /// How agents keep the promise of `privacy` together: their sums leave them under masks, the coordinator sees only sums over
+    /// many agents, and each agent adds a part of the noise. Not set: every agent adds all its noise alone.
+    pub secure_aggregation: Option<SecureAggregation>,
 }
 
 impl Default for SyncLinUcb {
@@ -51,6 +54,7 @@ impl Default for SyncLinUcb {
             join: JoinPolicy::Lazy,
             round_deadline: None,
             privacy: None,
+            secure_aggregation: None,
         }
     }
 }
@@ -59,7 +63,21 @@ impl SyncLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
         self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
+        self.check_secure_aggregation()?;
         self.round_threshold.check_not_negative("round_threshold")
+    }
+
+    fn check_secure_aggregation(&self) -> Result<(), ConfigError> {
+        let Some(secure) = &self.secure_aggregation else { return Ok(()) };
+        secure.check()?;
+        let Some(privacy) = &self.privacy else {
+            return Err(ConfigError::new("secure_aggregation", "set", "it needs a `privacy` to keep"));
+        };
+        // A choice by raw observations would need a model of the agent's own.
+        if privacy.raw_buffer {
+            return Err(ConfigError::new("raw_buffer", true, "it must be false with secure_aggregation"));
+        }
+        Ok(())
     }
 
     pub(crate) fn agent(&self, dimension: usize) -> SyncAgent {

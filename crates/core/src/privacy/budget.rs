@@ -87,6 +87,18 @@ impl Budget {
         }
     }
 
+    /// The same promise where `agents` add the noise together: each adds that part of the variance.
+    #[must_use]
+    pub fn divided(&self, agents: u64) -> Self {
+        let root = (agents.max(1) as f64).sqrt();
+        let part = |share: &Share| Share {
+            sigma: share.sigma / root,
+            vector_sigma: share.vector_sigma / root,
+            ..share.clone()
+        };
+        Self { cluster: part(&self.cluster), user: self.user.as_ref().map(part), ..self.clone() }
+    }
+
     /// The bound on the operator norm of a symmetric matrix of noise with this variance off the diagonal and twice
     /// that on it: √variance·(2√d + 2√ln(2·odds)).
     #[must_use]

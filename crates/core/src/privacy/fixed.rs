@@ -4,8 +4,9 @@
 //! their bound. Their products add up exactly, whatever the order. Measurements are rounded to a lattice that is much
 //! finer than the noise, and noise is drawn on that lattice. What is computed from measurements afterwards may be floating point.
 
+use crate::error::InputError;
 use crate::evidence::{Evidence, packed};
-use crate::privacy::config::PrivacyConfig;
+use crate::privacy::config::{Clip, PrivacyConfig};
 use crate::privacy::factorisation::PART_BITS;
 use crate::privacy::sampler::{Bits, discrete_gaussian};
 
@@ -45,8 +46,39 @@ impl Units {
         (x.iter().map(|v| *v as f64 * self.feature).collect(), y as f64 * self.reward)
     }
 
+    /// The observation as it enters the sums: around the centre, within its bounds, and in units of fixed point; and whether it was
+    /// cut to its bounds. An error if larger ones are refused.
+    pub(crate) fn clip(
+        self,
+        config: &PrivacyConfig,
+        x: &[f64],
+        reward: f64,
+    ) -> Result<(Vec<f64>, f64, bool), InputError> {
+        let (longest, largest) = (config.feature_bound, config.reward_bound);
+        let y = reward - config.reward_centre;
+        let length = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+        if length <= longest && y.abs() <= largest {
+            let (x, y) = self.snap(x, y);
+            return Ok((x, y, false));
+        }
+        if config.clip == Clip::Refuse {
+            return Err(if length > longest {
+                InputError::FeatureBound { length, bound: longest }
+            } else {
+                InputError::RewardBound { value: reward, bound: largest }
+            });
+        }
+        // Rounding alone is not worth reporting.
+        let was_clipped = length > longest * (1.0 + 1e-9) || y.abs() > largest;
+        // Rounded down, so that no rounding makes it longer than the bound.
+        let factor = if length > longest { longest / length * (1.0 - f64::EPSILON * 4.0) } else { 1.0 };
+        let x: Vec<f64> = x.iter().map(|v| v * factor).collect();
+        let (x, y) = self.snap(&x, y.clamp(-largest, largest));
+        Ok((x, y, was_clipped))
+    }
+
     /// What one unit of entry `entry` of a leaf is worth.
-    fn of(self, entry: usize, dimension: usize) -> f64 {
+    pub(crate) fn of(self, entry: usize, dimension: usize) -> f64 {
         self.feature * if entry < packed(dimension) { self.feature } else { self.reward }
     }
 
@@ -83,6 +115,12 @@ impl Leaf {
             place += 1;
         }
         self.count += 1;
+    }
+
+    /// Adds the observations of another leaf.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| *a = a.saturating_add(*b));
+        self.count += other.count;
     }
 }
 

@@ -7,6 +7,8 @@
 //! every release and refuses what the budget does not allow; its [`PrivacyReport`] says what may be claimed. An agent's
 //! [`PrivacyPolicy`] says what it accepts from a coordinator. Whatever is computed from releases afterwards, such as
 //! [`repair()`], costs nothing more.
+//!
+//! Under [`SecureAggregation`] agents share the work: each adds a part of the noise, and only sums over many agents come out.
 
 mod accountant;
 mod budget;
@@ -15,6 +17,7 @@ mod config;
 pub mod conversion;
 mod factorisation;
 mod fixed;
+pub(crate) mod masking;
 mod noise;
 mod plan;
 mod policy;
@@ -23,12 +26,18 @@ mod repair;
 mod report;
 pub(crate) mod response;
 mod sampler;
+pub(crate) mod shared_noise;
+pub(crate) mod shared_sums;
 mod stream;
 
 pub use accountant::{Accountant, Exhausted};
 pub use budget::{Budget, Calibration, Share};
 pub use config::{Clip, PrivacyConfig, Unit};
 pub use factorisation::{Factors, MAX_RELEASES, Mechanism};
+pub use masking::{
+    MOST_PARTICIPANTS, OpenedShare, PublicKeys, SealedShares, SecretShare, SecureAggregation, SecureDownlink,
+    SecureOutcome, SecureUplink,
+};
 pub use noise::{Measurement, NoiseSource, SeededNoise, StreamId};
 pub use plan::{Advice, Plan, PlanRequest};
 pub use policy::{PolicyBreach, PrivacyPolicy};

@@ -45,6 +45,10 @@ pub trait NoiseSource: Send + fmt::Debug {
     /// made of them. An agent that does everything again after a crash asks again, and must get the same bits.
     fn bits(&mut self, measurement: Measurement) -> Box<Bits<'_>>;
 
+    /// The random bits of the keys that an agent draws for one of its rounds of secure aggregation, 64 at a time and without end. Rounds
+    /// count from 1. As with noise, the same round gets the same bits, and nothing else has them.
+    fn key_bits(&mut self, round: u64) -> Box<Bits<'_>>;
+
     /// Another life of the agent begins: bits of the last one must not come again.
     fn begin_life(&mut self, _life: Incarnation) {}
 
@@ -77,6 +81,12 @@ impl NoiseSource for SeededNoise {
         let [kind, id] = measurement.stream.words();
         let domain = seed.domain(&format!("privacy {} {} {kind}", agent.0, life.0));
         let mut stream = domain.stream(id, measurement.number);
+        Box::new(move || stream.next_u64())
+    }
+
+    fn key_bits(&mut self, round: u64) -> Box<Bits<'_>> {
+        let Self { seed, agent, life } = self;
+        let mut stream = seed.domain(&format!("keys {} {}", agent.0, life.0)).stream(round, 0);
         Box::new(move || stream.next_u64())
     }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::error::ConfigError;
 use crate::privacy::budget::{Budget, Calibration};
 use crate::privacy::config::PrivacyConfig;
+use crate::privacy::masking::SecureAggregation;
 
 /// What is known before a private run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +15,9 @@ pub struct PlanRequest {
     pub privacy: PrivacyConfig,
     /// Whether clusters may split, which takes a share of the budget.
     pub splits: bool,
+    /// Whether agents keep the promise together. Noise is then what one agent adds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SecureAggregation>,
     /// Features of an arm (d).
     pub dimension: usize,
     /// How many agents the run has.
@@ -63,6 +67,7 @@ impl PlanRequest {
     /// The plan, or the setting that is impossible.
     pub fn plan(&self) -> Result<Plan, ConfigError> {
         self.privacy.check()?;
+        self.secure_aggregation.as_ref().map_or(Ok(()), SecureAggregation::check)?;
         if self.dimension == 0 || self.dimension > 10_000 {
             return Err(ConfigError::new("dimension", self.dimension, "it must be 1 to 10000"));
         }
@@ -78,7 +83,8 @@ impl PlanRequest {
     }
 
     fn made(&self) -> Plan {
-        let budget = Budget::new(&self.privacy, self.dimension, self.splits);
+        let budget = Budget::new(&self.privacy, self.dimension, self.splits)
+            .divided(self.secure_aggregation.map_or(1, |secure| secure.honest()));
         let calibration = budget.calibration();
         let bound = calibration.matrix_bound;
         let noise = calibration.cluster_noise;
@@ -156,6 +162,7 @@ mod tests {
         PlanRequest {
             privacy,
             splits: false,
+            secure_aggregation: None,
             dimension: 10,
             agents: 5,
             interactions: 1_000_000,
@@ -174,6 +181,20 @@ mod tests {
         assert!(plan.signal_to_noise > 1.0);
         assert_eq!(plan.suggested_first_release, 200);
         assert_eq!(plan.releases_needed, 32, "from 50 to 200 000 by three tenths");
+    }
+
+    #[test]
+    fn agents_that_keep_a_promise_together_need_fewer_observations_each() {
+        let alone = request().plan().unwrap();
+        let secure = SecureAggregation { survivors: 5, colluders: 1 };
+        let together = PlanRequest { secure_aggregation: Some(secure), ..request() }.plan().unwrap();
+        let ratio = alone.calibration.cluster_noise / together.calibration.cluster_noise;
+        assert!((ratio - 2.0).abs() < 1e-9, "a fourth of the variance is half of the deviation: {ratio}");
+        assert!((alone.observations_to_match / together.observations_to_match - 2.0).abs() < 1e-9);
+        assert_eq!(alone.calibration.mu, together.calibration.mu);
+        let few = SecureAggregation { survivors: 1, colluders: 0 };
+        let refused = PlanRequest { secure_aggregation: Some(few), ..request() }.plan().unwrap_err();
+        assert_eq!(refused.name, "survivors");
     }
 
     #[test]

@@ -25,11 +25,20 @@ pub struct PrivacyPolicy {
     pub unit: Unit,
     /// Accept promises that hold for fixed sequences of interactions only (`raw_buffer`). Default false.
     pub allow_raw_buffer: bool,
+    /// Accept that the agent adds a part of the noise only and others add the rest (`secure_aggregation`). The promise then holds
+    /// against a coordinator that invents no agents. Default false.
+    pub allow_secure_aggregation: bool,
 }
 
 impl Default for PrivacyPolicy {
     fn default() -> Self {
-        Self { max_epsilon: 1.0, max_delta: 1e-5, unit: Unit::Interaction, allow_raw_buffer: false }
+        Self {
+            max_epsilon: 1.0,
+            max_delta: 1e-5,
+            unit: Unit::Interaction,
+            allow_raw_buffer: false,
+            allow_secure_aggregation: false,
+        }
     }
 }
 
@@ -67,6 +76,11 @@ pub enum PolicyBreach {
     /// The promise holds for fixed sequences only.
     #[error("the federation chooses with raw observations (`raw_buffer`), and this agent does not allow it")]
     RawBuffer,
+    /// The promise is kept by many agents together.
+    #[error(
+        "the federation divides its noise over agents (`secure_aggregation`), and this agent does not allow it"
+    )]
+    SecureAggregation,
     /// A privacy setting of the federation is out of its range.
     #[error("the federation's privacy settings are impossible: {0}")]
     Settings(ConfigError),
@@ -104,6 +118,9 @@ impl PrivacyPolicy {
         }
         if privacy.raw_buffer && !self.allow_raw_buffer {
             return Err(PolicyBreach::RawBuffer);
+        }
+        if algorithm.secure_aggregation().is_some() && !self.allow_secure_aggregation {
+            return Err(PolicyBreach::SecureAggregation);
         }
         Ok(())
     }
@@ -173,6 +190,18 @@ mod tests {
             breach.to_string(),
             "the federation protects one interaction, and this agent requires one user"
         );
+    }
+
+    #[test]
+    fn an_agent_adds_a_part_of_the_noise_only_if_its_policy_says_so() {
+        let shared = Algorithm::SyncLinUcb(crate::linear::SyncLinUcb {
+            privacy: Some(PrivacyConfig::default()),
+            secure_aggregation: Some(crate::privacy::SecureAggregation::default()),
+            ..Default::default()
+        });
+        let policy = PrivacyPolicy::default();
+        assert_eq!(policy.admits(&shared), Err(PolicyBreach::SecureAggregation));
+        assert_eq!(PrivacyPolicy { allow_secure_aggregation: true, ..policy }.admits(&shared), Ok(()));
     }
 
     /// Every algorithm there is either promises privacy, or sends nothing, or is refused by name.

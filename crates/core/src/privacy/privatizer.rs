@@ -6,7 +6,7 @@ use crate::error::{DecodeError, InputError};
 use crate::ids::{AgentId, Incarnation};
 use crate::privacy::accountant::{Accountant, Exhausted};
 use crate::privacy::budget::{Budget, Share};
-use crate::privacy::config::{Clip, PrivacyConfig, Unit};
+use crate::privacy::config::{PrivacyConfig, Unit};
 use crate::privacy::conversion;
 use crate::privacy::fixed::Units;
 use crate::privacy::noise::{NoiseSource, SeededNoise, StreamId};
@@ -85,25 +85,9 @@ impl Privatizer {
     /// The observation as it enters the sums: around the centre, within its bounds, and in units of fixed point. An error
     /// if larger ones are refused.
     pub(crate) fn clip(&mut self, x: &[f64], reward: f64) -> Result<(Vec<f64>, f64), InputError> {
-        let (longest, largest) = (self.config.feature_bound, self.config.reward_bound);
-        let y = reward - self.config.reward_centre;
-        let length = x.iter().map(|v| v * v).sum::<f64>().sqrt();
-        if length <= longest && y.abs() <= largest {
-            return Ok(self.units.snap(x, y));
-        }
-        if self.config.clip == Clip::Refuse {
-            return Err(if length > longest {
-                InputError::FeatureBound { length, bound: longest }
-            } else {
-                InputError::RewardBound { value: reward, bound: largest }
-            });
-        }
-        // Rounding alone is not worth reporting.
-        self.clipped += u64::from(length > longest * (1.0 + 1e-9) || y.abs() > largest);
-        // Rounded down, so that no rounding makes it longer than the bound.
-        let factor = if length > longest { longest / length * (1.0 - f64::EPSILON * 4.0) } else { 1.0 };
-        let x: Vec<f64> = x.iter().map(|v| v * factor).collect();
-        Ok(self.units.snap(&x, y.clamp(-largest, largest)))
+        let (x, y, was_clipped) = self.units.clip(&self.config, x, reward)?;
+        self.clipped += u64::from(was_clipped);
+        Ok((x, y))
     }
 
     /// A stream begins, over interactions that are in no other stream of its kind.
@@ -221,6 +205,7 @@ impl Privatizer {
             user_epsilon: conversion::gaussian_epsilon(units_of_a_user * mu, config.delta),
             mechanism: config.mechanism,
             calibration: self.budget.calibration(),
+            secure_aggregation: None,
             streams,
             releases,
             silent: self.accountant.silent(),

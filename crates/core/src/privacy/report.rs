@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::privacy::budget::Calibration;
 use crate::privacy::config::Unit;
 use crate::privacy::factorisation::Mechanism;
+use crate::privacy::masking::SecureAggregation;
 
 /// What a private run may claim: the accountant's statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct PrivacyReport {
     pub mechanism: Mechanism,
     /// The noise: the same numbers that `posse privacy plan` prints.
     pub calibration: Calibration,
+    /// Who adds the noise: every agent alone, or under secure aggregation all agents in a sum together.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub secure_aggregation: Option<SecureAggregation>,
     /// How many streams were opened, over all agents.
     pub streams: u64,
     /// How many releases were made, over all agents.
@@ -138,6 +142,12 @@ impl PrivacyReport {
         if self.uncounted {
             list.push("whether a choice got a reward at all: without a time to expire it is never counted");
         }
+        if self.secure_aggregation.is_some() {
+            list.push(
+                "anything beyond an agent's own part of the noise, from a coordinator that invents agents or exchanges their \
+                 keys, or that has more than the stated number of agents on its side",
+            );
+        }
         if self.life > 1 {
             list.push(
                 "what earlier lives of an agent released: their streams closed with them, and what they told of \
@@ -163,6 +173,14 @@ impl PrivacyReport {
         } else {
             "clusters never split"
         };
-        format!("{order}; {partition}")
+        let noise = match self.secure_aggregation {
+            None => "every agent adds all its noise before anything leaves it".to_owned(),
+            Some(secure) => format!(
+                "the coordinator sees only sums of {} agents or more, which add the noise together: it holds against a coordinator \
+                 that follows the protocol and {} of the agents",
+                secure.survivors, secure.colluders
+            ),
+        };
+        format!("{order}; {partition}; {noise}")
     }
 }

@@ -341,6 +341,13 @@ impl Hub {
         }
     }
 
+    /// A frame by which a relay that has nothing to say asks its parent for what waits there, where both speak by calls and
+    /// not over a link. `None` for a coordinator, which has no parent.
+    #[must_use]
+    pub fn question(&self) -> Option<UpFrame> {
+        self.parent.as_ref().map(Upstream::bare)
+    }
+
     /// A relay's newest message from its parent: the parent's epoch, and the number in it.
     #[must_use]
     pub fn heard(&self) -> Option<(Epoch, u64)> {

@@ -114,7 +114,7 @@ impl LogEntry {
     ///
     /// Uploads are left out. The agent's parts of rounds are emptied instead, because without its requests and its
     /// answers the rounds of the others would be other rounds. Fails for messages whose traces in what others sent
-    /// later cannot be removed: gradients, networks, clusters of users, and messages of algorithms from outside.
+    /// later cannot be removed: gradients, networks, clusters of users, sums under masks, and messages of algorithms from outside.
     pub fn without(self, agent: AgentId) -> Result<Option<Self>, ProtocolError> {
         let LogEvent::Accepted(from, frame) = &self.event else { return Ok(Some(self)) };
         let is_own = *from == agent;
@@ -128,7 +128,8 @@ impl LogEntry {
             }
             Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. }) | None => Ok(Some(self)),
             Some(
-                message @ (Uplink::Cluster(_)
+                message @ (Uplink::Secure(_)
+                | Uplink::Cluster(_)
                 | Uplink::Clusters(_)
                 | Uplink::Gradient(_)
                 | Uplink::NetworkRequest { .. }

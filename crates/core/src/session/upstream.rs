@@ -192,7 +192,7 @@ impl Upstream {
     }
 
     /// A frame that only acknowledges.
-    fn bare(&self) -> UpFrame {
+    pub(super) fn bare(&self) -> UpFrame {
         UpFrame {
             epoch: self.epoch,
             incarnation: self.incarnation,

@@ -16,6 +16,7 @@ use crate::parcel::{LowRank, Parcel};
 mod clusters;
 mod exchanges;
 mod networks;
+mod secure;
 mod size;
 /// The types generated from `proto/posse/v1`.
 #[allow(missing_docs, clippy::doc_markdown, clippy::use_self, reason = "generated")]
@@ -26,6 +27,10 @@ pub(crate) use clusters::{released_from_wire, variance};
 pub(crate) use exchanges::{news_from_wire, news_to_wire};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
+};
+pub(crate) use secure::{
+    boxes_from_wire, boxes_to_wire, keys_from_wire, keys_to_wire, numbers_from_wire, numbers_to_wire,
+    opened_from_wire, opened_to_wire,
 };
 pub(crate) use size::{downlink_len, uplink_len};
 
@@ -76,6 +81,7 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
             gradient: gradient.gradient.clone(),
             curvature: gradient.curvature.clone().map(|entries| v1::Packed { entries }),
         }),
+        Uplink::Secure(part) => v1::uplink::Kind::Secure(secure::uplink_to_wire(part)),
         Uplink::Cluster(upload) => v1::uplink::Kind::Cluster(clusters::upload_to_wire(upload)),
         Uplink::Clusters(list) => v1::uplink::Kind::Clusters(clusters::list_to_wire(list)),
         Uplink::NetworkRequest { observations } => {
@@ -113,6 +119,7 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
                 curvature,
             })
         }
+        v1::uplink::Kind::Secure(part) => Uplink::Secure(secure::uplink_from_wire(part)?),
         v1::uplink::Kind::Cluster(upload) => Uplink::Cluster(clusters::upload_from_wire(upload)?),
         v1::uplink::Kind::Clusters(list) => Uplink::Clusters(clusters::list_from_wire(list)?),
         v1::uplink::Kind::NetworkRequest(request) => {
@@ -151,6 +158,7 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
         Downlink::Model(model) => v1::downlink::Kind::Model(model_to_wire(model)),
         Downlink::Abort { round } => v1::downlink::Kind::Abort(v1::Abort { round: round.0 }),
         Downlink::Extension(extension) => v1::downlink::Kind::Extension(extension_to_wire(extension)),
+        Downlink::Secure(call) => v1::downlink::Kind::Secure(secure::downlink_to_wire(call)),
         Downlink::Group(group) => v1::downlink::Kind::Group(clusters::group_to_wire(group)),
         Downlink::ClusterReceipt { cluster, number, version } => {
             v1::downlink::Kind::ClusterReceipt(v1::ClusterReceipt {
@@ -196,6 +204,7 @@ pub(crate) fn downlink_from_wire(message: v1::Downlink) -> Result<Downlink, Deco
     Ok(match message.kind.ok_or(DecodeError::invalid("downlink", "it has no kind"))? {
         v1::downlink::Kind::Snapshot(snapshot) => Downlink::Snapshot(snapshot_from_wire(snapshot)?),
         v1::downlink::Kind::Answer(answer) => Downlink::Answer(exchanges::answer_from_wire(answer)?),
+        v1::downlink::Kind::Secure(call) => Downlink::Secure(secure::downlink_from_wire(call)?),
         v1::downlink::Kind::Group(group) => Downlink::Group(clusters::group_from_wire(group)?),
         v1::downlink::Kind::ClusterReceipt(receipt) => Downlink::ClusterReceipt {
             cluster: ClusterId(receipt.cluster),

@@ -5,12 +5,14 @@ use prost::encoding::encoded_len_varint;
 use crate::evidence::{Evidence, packed};
 use crate::message::{
     ClusterUpload, Downlink, EvidenceUpload, Extension, Fit, Model, NetworkEvidence, NetworkModel,
-    NetworkPart, News, Snapshot, Uplink, Weights,
+    NetworkPart, News, OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureUplink, Snapshot, Uplink,
+    Weights,
 };
 use crate::parcel::Parcel;
+use crate::privacy::SecretShare;
 use crate::wire::is_zero;
 
-/// Every field number here is below 16, so its key takes one byte.
+/// Every field number here but one is below 16, so its key takes one byte.
 const KEY: usize = 1;
 const DOUBLE: usize = 8;
 
@@ -27,6 +29,7 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
             let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature
         }
+        Uplink::Secure(part) => secure_uplink_len(part),
         Uplink::Cluster(upload) => cluster_len(upload),
         Uplink::RoundRequest { observations } | Uplink::NetworkRequest { observations } => {
             integer(*observations)
@@ -45,6 +48,8 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
 /// Returns how many bytes the encoded message has, without encoding it.
 pub(crate) fn downlink_len(message: &Downlink) -> usize {
     embedded(match message {
+        // The number of its field is 16, which takes one byte more.
+        Downlink::Secure(call) => return KEY + embedded(secure_downlink_len(call)),
         Downlink::Snapshot(snapshot) => snapshot_len(snapshot),
         Downlink::Answer(answer) => {
             let version = answer.version.map_or(0, |version| KEY + encoded_len_varint(version.0));
@@ -86,6 +91,55 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
         Downlink::Abort { round } => integer(round.0),
         Downlink::Extension(extension) => extension_len(extension),
     })
+}
+
+fn secure_uplink_len(part: &SecureUplink) -> usize {
+    let step = match part {
+        SecureUplink::Keys { slot, keys, .. } => integer(*slot) + embedded(keys_len(keys)),
+        SecureUplink::Shares { boxes, .. } => boxes_len(boxes),
+        SecureUplink::Masked { sums, .. } => 16 * sums.len(),
+        SecureUplink::Opened { seeds, keys, .. } => seeds.iter().chain(keys).map(opened_len).sum(),
+    };
+    integer(part.round().0) + embedded(step)
+}
+
+fn secure_downlink_len(call: &SecureDownlink) -> usize {
+    let (round, step) = match call {
+        SecureDownlink::Begin { round } => (round, 0),
+        SecureDownlink::Peers { round, slot, peers } => {
+            let peers: usize = peers.iter().map(|keys| embedded(keys_len(keys))).sum();
+            (round, integer(*slot) + peers)
+        }
+        SecureDownlink::Boxes { round, boxes } => (round, boxes_len(boxes)),
+        SecureDownlink::Open { round, survivors } => {
+            (round, nonempty(survivors.iter().map(|survivor| encoded_len_varint(survivor.0)).sum()))
+        }
+        SecureDownlink::Outcome(outcome) => {
+            let step = integer(u64::from(outcome.authoritative))
+                + integer(u64::from(outcome.included))
+                + integer(outcome.slot)
+                + integer(outcome.version.0)
+                + integer(outcome.members)
+                + double(outcome.variance)
+                + embedded(dense_len(&outcome.evidence));
+            (&outcome.round, step)
+        }
+    };
+    integer(round.0) + embedded(step)
+}
+
+fn keys_len(keys: &PublicKeys) -> usize {
+    integer(keys.agent.0) + 3 * embedded(32)
+}
+
+fn boxes_len(boxes: &[SealedShares]) -> usize {
+    let one =
+        |sealed: &SealedShares| integer(sealed.agent.0) + nonempty(sealed.sealed.len()) + 2 * embedded(32);
+    boxes.iter().map(|sealed| embedded(one(sealed))).sum()
+}
+
+fn opened_len(opened: &OpenedShare) -> usize {
+    embedded(integer(opened.agent.0) + embedded(SecretShare::BYTES))
 }
 
 fn upload_len(upload: &EvidenceUpload) -> usize {

@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 8, 9, 12, 13, 14, 15")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 14, 15")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -56,6 +56,8 @@ pub mod uplink {
         Gradient(super::Gradient),
         #[prost(message, tag = "5")]
         Pull(super::Pull),
+        #[prost(message, tag = "6")]
+        Secure(super::SecureUplink),
         #[prost(message, tag = "8")]
         Cluster(super::ClusterUpload),
         #[prost(message, tag = "9")]
@@ -157,7 +159,7 @@ pub struct RoundEvidence {
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Downlink {
-    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 12")]
+    #[prost(oneof = "downlink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 12, 16")]
     pub kind: ::core::option::Option<downlink::Kind>,
 }
 /// Nested message and enum types in `Downlink`.
@@ -194,6 +196,8 @@ pub mod downlink {
         Network(super::NetworkModel),
         #[prost(message, tag = "12")]
         Extension(super::Extension),
+        #[prost(message, tag = "16")]
+        Secure(super::SecureDownlink),
     }
 }
 /// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
@@ -506,6 +510,146 @@ pub struct NetworkModel {
     /// The inverses of the agents' own matrices, or their mean alone.
     #[prost(message, repeated, tag = "9")]
     pub widths: ::prost::alloc::vec::Vec<Diagonal>,
+}
+/// An agent's part in a round of secure aggregation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecureUplink {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    #[prost(oneof = "secure_uplink::Step", tags = "2, 3, 4, 5")]
+    pub step: ::core::option::Option<secure_uplink::Step>,
+}
+/// Nested message and enum types in `SecureUplink`.
+pub mod secure_uplink {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Step {
+        #[prost(message, tag = "2")]
+        Keys(super::SecureKeys),
+        #[prost(message, tag = "3")]
+        Shares(super::SealedList),
+        /// Numbers modulo 2^128, sixteen bytes each, lowest byte first.
+        #[prost(bytes, tag = "4")]
+        Masked(::prost::alloc::vec::Vec<u8>),
+        #[prost(message, tag = "5")]
+        Opened(super::SecureOpened),
+    }
+}
+/// The public keys of an agent for one round, and a hash of the seed of its own mask. Each has 32 bytes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PublicKeys {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub sealing: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub masking: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub seed: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecureKeys {
+    /// The first slot of the noise that the agent has not used yet.
+    #[prost(uint64, tag = "1")]
+    pub slot: u64,
+    #[prost(message, optional, tag = "2")]
+    pub keys: ::core::option::Option<PublicKeys>,
+}
+/// Two shares that only the receiver can read, and hashes of them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SealedShares {
+    /// From an agent, whom it is for; from the coordinator, who sealed it.
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub sealed: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub seed: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SealedList {
+    #[prost(message, repeated, tag = "1")]
+    pub boxes: ::prost::alloc::vec::Vec<SealedShares>,
+}
+/// A share of a secret of `agent`: five numbers of eight bytes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenedShare {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub share: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecureOpened {
+    /// Of the seeds of agents that survived, and of the keys of those that dropped out.
+    #[prost(message, repeated, tag = "1")]
+    pub seeds: ::prost::alloc::vec::Vec<OpenedShare>,
+    #[prost(message, repeated, tag = "2")]
+    pub keys: ::prost::alloc::vec::Vec<OpenedShare>,
+}
+/// What the coordinator says in a round of secure aggregation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecureDownlink {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    #[prost(oneof = "secure_downlink::Step", tags = "2, 3, 4, 5, 6")]
+    pub step: ::core::option::Option<secure_downlink::Step>,
+}
+/// Nested message and enum types in `SecureDownlink`.
+pub mod secure_downlink {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Step {
+        #[prost(message, tag = "2")]
+        Begin(super::SecureBegin),
+        #[prost(message, tag = "3")]
+        Peers(super::SecurePeers),
+        #[prost(message, tag = "4")]
+        Boxes(super::SealedList),
+        #[prost(message, tag = "5")]
+        Open(super::SecureSurvivors),
+        #[prost(message, tag = "6")]
+        Outcome(super::SecureOutcome),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecureBegin {
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecurePeers {
+    /// The slot of the noise that the round uses, from 1.
+    #[prost(uint64, tag = "1")]
+    pub slot: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub peers: ::prost::alloc::vec::Vec<PublicKeys>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecureSurvivors {
+    #[prost(uint64, repeated, tag = "1")]
+    pub survivors: ::prost::alloc::vec::Vec<u64>,
+}
+/// The sums over all rounds so far.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecureOutcome {
+    /// The coordinator lost part of its history: this replaces what the agent believes, older or not.
+    #[prost(bool, tag = "1")]
+    pub authoritative: bool,
+    /// Whether the receiving agent's part of the round is in the sums.
+    #[prost(bool, tag = "2")]
+    pub included: bool,
+    /// The newest slot of the noise that was used.
+    #[prost(uint64, tag = "3")]
+    pub slot: u64,
+    #[prost(uint64, tag = "4")]
+    pub version: u64,
+    /// How many lives of agents are in the sums.
+    #[prost(uint64, tag = "5")]
+    pub members: u64,
+    /// The variance of the noise in every number of the matrix off its diagonal.
+    #[prost(double, tag = "6")]
+    pub variance: f64,
+    #[prost(message, optional, tag = "7")]
+    pub evidence: ::core::option::Option<Evidence>,
 }
 /// From an agent to the coordinator. Without a message it acknowledges, or says hello.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1142,6 +1286,196 @@ pub struct KernelAgentState {
     pub observations: u64,
     #[prost(uint64, tag = "7")]
     pub dimension: u64,
+}
+/// An agent's side of an open round of secure aggregation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ParticipantState {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// Four secrets of 32 bytes: for boxes, for masks in common, of its own mask, of its shares.
+    #[prost(bytes = "vec", tag = "2")]
+    pub secrets: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, repeated, tag = "3")]
+    pub peers: ::prost::alloc::vec::Vec<PublicKeys>,
+    #[prost(message, repeated, tag = "4")]
+    pub held: ::prost::alloc::vec::Vec<HeldSharesState>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub masked_with: ::prost::alloc::vec::Vec<u64>,
+    #[prost(bool, tag = "6")]
+    pub opened: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HeldSharesState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub seed: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+}
+/// What an agent gives to sums over many agents.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SharedSumsState {
+    #[prost(message, optional, tag = "1")]
+    pub filling: ::core::option::Option<LeafState>,
+    /// What was sent under masks and is not known to be in a sum.
+    #[prost(message, optional, tag = "2")]
+    pub frozen: ::core::option::Option<LeafState>,
+    /// The noise that was drawn for each slot so far.
+    #[prost(message, repeated, tag = "3")]
+    pub drawn: ::prost::alloc::vec::Vec<SlotNoiseState>,
+    /// The first slot that may be used.
+    #[prost(uint64, tag = "4")]
+    pub next_slot: u64,
+    /// The newest slot that anything was sent in.
+    #[prost(uint64, tag = "5")]
+    pub newest_slot: u64,
+    /// Sums that the agent helped to open.
+    #[prost(uint64, tag = "6")]
+    pub opened: u64,
+    /// Rounds that it drew keys for.
+    #[prost(uint64, tag = "7")]
+    pub begun: u64,
+    #[prost(uint64, tag = "8")]
+    pub clipped: u64,
+    #[prost(uint64, tag = "9")]
+    pub beyond_cap: u64,
+    #[prost(double, optional, tag = "10")]
+    pub signal_to_noise: ::core::option::Option<f64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SlotNoiseState {
+    #[prost(sint64, repeated, tag = "1")]
+    pub numbers: ::prost::alloc::vec::Vec<i64>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UserCountState {
+    #[prost(uint64, tag = "1")]
+    pub user: u64,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+/// An agent of sync-lin-ucb with secure aggregation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecureAgentState {
+    #[prost(uint64, tag = "1")]
+    pub choices: u64,
+    #[prost(message, optional, tag = "2")]
+    pub view: ::core::option::Option<ViewState>,
+    #[prost(message, optional, tag = "3")]
+    pub chooser: ::core::option::Option<RidgeState>,
+    #[prost(double, tag = "4")]
+    pub variance: f64,
+    #[prost(message, repeated, tag = "5")]
+    pub users: ::prost::alloc::vec::Vec<UserCountState>,
+    /// Own observations that are in the sums, and that were opened in a round that then failed.
+    #[prost(uint64, tag = "6")]
+    pub included: u64,
+    #[prost(uint64, tag = "7")]
+    pub withheld: u64,
+    #[prost(bool, tag = "8")]
+    pub requested: bool,
+    #[prost(uint64, tag = "9")]
+    pub round: u64,
+    #[prost(message, optional, tag = "10")]
+    pub part: ::core::option::Option<ParticipantState>,
+    #[prost(message, optional, tag = "11")]
+    pub sums: ::core::option::Option<SharedSumsState>,
+    /// The slot of the open round, once the agent has heard it.
+    #[prost(uint64, tag = "12")]
+    pub slot: u64,
+}
+/// The coordinator's side of an open round of secure aggregation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CollectionState {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// 0 keys, 1 shares, 2 masks, 3 opening.
+    #[prost(uint32, tag = "2")]
+    pub stage: u32,
+    #[prost(uint64, tag = "3")]
+    pub slot: u64,
+    #[prost(uint64, repeated, tag = "4")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "5")]
+    pub peers: ::prost::alloc::vec::Vec<PublicKeys>,
+    /// The first slot that each of them can use.
+    #[prost(uint64, repeated, tag = "6")]
+    pub slots: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "7")]
+    pub boxes: ::prost::alloc::vec::Vec<SealedListState>,
+    /// The sum of masked numbers so far.
+    #[prost(bytes = "vec", tag = "8")]
+    pub sum: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint64, repeated, tag = "9")]
+    pub survivors: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "10")]
+    pub opened: ::prost::alloc::vec::Vec<OpenedListState>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SealedListState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(message, optional, tag = "2")]
+    pub list: ::core::option::Option<SealedList>,
+}
+/// Shares of the secret of `agent`; those in the list are named by who opened them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpenedListState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub shares: ::prost::alloc::vec::Vec<OpenedShare>,
+}
+/// A life of an agent, with the newest round and all slots that have its part.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SecureSeatState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub life: u64,
+    #[prost(uint64, tag = "3")]
+    pub newest: u64,
+    #[prost(uint64, repeated, tag = "4")]
+    pub slots: ::prost::alloc::vec::Vec<u64>,
+}
+/// The coordinator of sync-lin-ucb with secure aggregation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SecureCoordinatorState {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "3")]
+    pub variance: f64,
+    #[prost(message, optional, tag = "4")]
+    pub model: ::core::option::Option<RidgeState>,
+    #[prost(message, repeated, tag = "5")]
+    pub seats: ::prost::alloc::vec::Vec<SecureSeatState>,
+    #[prost(message, repeated, tag = "6")]
+    pub ended: ::prost::alloc::vec::Vec<SecureSeatState>,
+    #[prost(uint64, tag = "7")]
+    pub lives: u64,
+    #[prost(uint64, tag = "8")]
+    pub round: u64,
+    #[prost(uint64, tag = "9")]
+    pub slot: u64,
+    /// Sums over all rounds, on the lattice of the noise.
+    #[prost(bytes = "vec", tag = "10")]
+    pub totals: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint64, tag = "11")]
+    pub repairs: u64,
+    #[prost(bool, tag = "12")]
+    pub wanted: bool,
+    #[prost(uint64, repeated, tag = "13")]
+    pub cheats: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, optional, tag = "14")]
+    pub open: ::core::option::Option<CollectionState>,
+    #[prost(uint64, tag = "15")]
+    pub opened: u64,
+    /// Lives whose numbers are in the open round's sum.
+    #[prost(message, repeated, tag = "16")]
+    pub masked: ::prost::alloc::vec::Vec<SecureSeatState>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GlmAgentState {

@@ -146,6 +146,18 @@ pub(crate) fn cases() -> Vec<Case> {
         Algorithm::AsyncLinTs(AsyncLinTs { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::FedLinUcb(FedLinUcb { privacy: Some(privacy()), ..Default::default() }),
         Algorithm::SyncLinUcb(SyncLinUcb { privacy: Some(privacy()), ..Default::default() }),
+        Algorithm::SyncLinUcb(SyncLinUcb {
+            privacy: Some(privacy()),
+            secure_aggregation: Some(SecureAggregation { survivors: 2, colluders: 0 }),
+            ..Default::default()
+        }),
+        Algorithm::SyncLinUcb(SyncLinUcb {
+            privacy: Some(privacy()),
+            secure_aggregation: Some(SecureAggregation { survivors: 3, colluders: 1 }),
+            round_deadline: Some(TimeSpan::from_micros(5)),
+            join: pull,
+            ..Default::default()
+        }),
         Algorithm::FedUcb(FedUcb { first_release: 3, max_releases: 4, ..Default::default() }),
         Algorithm::PrivateGlmUcb(PrivateGlmUcb { privacy: privacy(), ..Default::default() }),
         Algorithm::Club(Club { edge_scale: Threshold(0.4), ..Default::default() }),

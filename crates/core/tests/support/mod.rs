@@ -6,13 +6,14 @@ pub(crate) mod link;
 
 use std::sync::Arc;
 
+use posse_core::privacy::SecretShare;
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
     AgentId, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload,
     Extension, Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart,
-    NetworkState, News, Parcel, PhaseId, Pull, RoundId, Seed, Snapshot, Tick, Uplink, Version, Weights,
-    packed,
+    NetworkState, News, OpenedShare, Parcel, PhaseId, PublicKeys, Pull, RoundId, SealedShares,
+    SecureDownlink, SecureOutcome, SecureUplink, Seed, Snapshot, Tick, Uplink, Version, Weights, packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -95,6 +96,83 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         integers().prop_map(|observations| Uplink::NetworkRequest { observations }),
         network_parts().prop_map(Uplink::NetworkPart).boxed(),
         weights().prop_map(Uplink::Weights).boxed(),
+        secure_uplinks().prop_map(Uplink::Secure).boxed(),
+    ]
+}
+
+fn public_keys() -> impl Strategy<Value = PublicKeys> {
+    (integers(), any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(agent, sealing, masking)| PublicKeys {
+        agent: AgentId(agent),
+        sealing,
+        masking,
+        seed: [7; 32],
+    })
+}
+
+fn boxes() -> impl Strategy<Value = Vec<SealedShares>> {
+    let one = (integers(), proptest::collection::vec(any::<u8>(), 0..100), any::<[u8; 32]>());
+    let one = one.prop_map(|(agent, sealed, seed)| SealedShares {
+        agent: AgentId(agent),
+        sealed,
+        seed,
+        key: [9; 32],
+    });
+    proptest::collection::vec(one, 0..4)
+}
+
+fn opened_shares() -> impl Strategy<Value = Vec<OpenedShare>> {
+    let one = (integers(), any::<[u32; 10]>()).prop_map(|(agent, words)| {
+        // Half the bits of a number, so that it is below the prime.
+        let bytes: Vec<u8> = words[..5].iter().flat_map(|word| u64::from(*word).to_le_bytes()).collect();
+        OpenedShare { agent: AgentId(agent), share: SecretShare::from_bytes(&bytes).unwrap() }
+    });
+    proptest::collection::vec(one, 0..4)
+}
+
+fn secure_uplinks() -> impl Strategy<Value = SecureUplink> {
+    let round = || integers().prop_map(RoundId);
+    prop_oneof![
+        (round(), integers(), public_keys())
+            .prop_map(|(round, slot, keys)| SecureUplink::Keys { round, slot, keys })
+            .boxed(),
+        (round(), boxes()).prop_map(|(round, boxes)| SecureUplink::Shares { round, boxes }).boxed(),
+        (round(), proptest::collection::vec(any::<u128>(), 0..9))
+            .prop_map(|(round, sums)| SecureUplink::Masked { round, sums })
+            .boxed(),
+        (round(), opened_shares(), opened_shares())
+            .prop_map(|(round, seeds, keys)| SecureUplink::Opened { round, seeds, keys })
+            .boxed(),
+    ]
+}
+
+fn secure_downlinks() -> impl Strategy<Value = SecureDownlink> {
+    let round = || integers().prop_map(RoundId);
+    prop_oneof![
+        round().prop_map(|round| SecureDownlink::Begin { round }).boxed(),
+        (round(), integers(), proptest::collection::vec(public_keys(), 0..4))
+            .prop_map(|(round, slot, peers)| SecureDownlink::Peers { round, slot, peers: Arc::new(peers) })
+            .boxed(),
+        (round(), boxes()).prop_map(|(round, boxes)| SecureDownlink::Boxes { round, boxes }).boxed(),
+        (round(), proptest::collection::vec(integers(), 0..4))
+            .prop_map(|(round, survivors)| SecureDownlink::Open {
+                round,
+                survivors: Arc::new(survivors.into_iter().map(AgentId).collect()),
+            })
+            .boxed(),
+        (any::<[bool; 2]>(), round(), integers(), integers(), informations(), evidences())
+            .prop_map(|([authoritative, included], round, slot, version, information, evidence)| {
+                SecureDownlink::Outcome(SecureOutcome {
+                    authoritative,
+                    round,
+                    included,
+                    slot,
+                    version: Version(version),
+                    members: slot,
+                    variance: information.min(1e250),
+                    evidence: Arc::new(evidence),
+                })
+            })
+            .boxed(),
     ]
 }
 
@@ -263,6 +341,7 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
             observations
         }),
         weights().prop_map(Downlink::Average).boxed(),
+        secure_downlinks().prop_map(Downlink::Secure).boxed(),
         networks().boxed(),
     ]
 }

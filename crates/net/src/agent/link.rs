@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 use super::life::Life;
 use super::rules::Rules;
 use super::{AgentConfig, AgentError, AgentInner, Carriage};
+use crate::address::addresses;
 use crate::lengths::Lengths;
 use crate::log::LogError;
 use crate::protocol::Versions;
@@ -56,12 +57,14 @@ pub(crate) struct Carrier {
     /// The epoch, and the number of the newest message in it that this life has said to have received, as the coordinator said
     /// in the last join.
     last_heard: Option<(u64, u64)>,
+    /// The number of the coordinator's history, as it said in the last join. Earlier versions do not.
+    history: Option<u64>,
 }
 
 impl Carrier {
     pub(crate) fn new(config: &AgentConfig) -> Result<Self, ConfigError> {
         let wrong = |name, value: &str, allowed| ConfigError::new(name, value, allowed);
-        let urls: Vec<&str> = config.coordinator.split(',').map(str::trim).collect();
+        let urls = addresses("coordinator", &config.coordinator)?;
         let endpoint = |url: &&str| Ok(((*url).to_owned(), endpoint(url, config, urls.len() > 1)?));
         let endpoints = urls.iter().map(endpoint).collect::<Result<Vec<_>, ConfigError>>()?;
         let value = |name, text: &str| {
@@ -94,6 +97,7 @@ impl Carrier {
             registry: config.registry.clone(),
             last_word: None,
             last_heard: None,
+            history: None,
         })
     }
 
@@ -147,6 +151,12 @@ impl Carrier {
         self.instances = instances.to_vec();
     }
 
+    /// The number of the coordinator's history, as the last join said.
+    #[cfg(feature = "coordinator")]
+    pub(crate) const fn history(&self) -> Option<u64> {
+        self.history
+    }
+
     /// Bytes of the longest frame that may come, as the last join said.
     #[cfg(feature = "coordinator")]
     pub(crate) const fn longest(&self) -> usize {
@@ -183,6 +193,7 @@ impl Carrier {
             let (epoch, number) = heard.to_str().ok()?.split_once('-')?;
             Some((epoch.parse().ok()?, number.parse().ok()?))
         });
+        self.history = reply.metadata().get(crate::HISTORY).and_then(|text| text.to_str().ok()?.parse().ok());
         let reply = reply.into_inner();
         Versions::OURS.understand(reply.protocol).map_err(Status::failed_precondition)?;
         if let Ok(rules) = Rules::told(&reply, &self.registry) {
@@ -201,7 +212,7 @@ impl Carrier {
         for attempt in 0.. {
             match self.join(0, false).await {
                 Ok(reply) => {
-                    let rules = Rules::told(&reply, &self.registry)?;
+                    let rules = Rules { history: self.history, ..Rules::told(&reply, &self.registry)? };
                     return Ok((rules, Incarnation(reply.incarnation)));
                 }
                 Err(status) if is_final(&status) => return Err(refused(&status)),
@@ -224,12 +235,7 @@ fn same_place(one: &str, other: &str) -> bool {
 /// How one coordinator is reached; `several` if it is not the only one.
 fn endpoint(url: &str, config: &AgentConfig, several: bool) -> Result<Endpoint, ConfigError> {
     let wrong = |allowed| ConfigError::new("coordinator", url, allowed);
-    let endpoint = Endpoint::from_shared(url.to_owned()).ok().filter(|endpoint| {
-        let scheme = endpoint.uri().scheme_str();
-        endpoint.uri().host().is_some() && (scheme == Some("http") || scheme == Some("https"))
-    });
-    let endpoint = endpoint
-        .ok_or_else(|| wrong("it must look like http://127.0.0.1:7447 or https://example.com:7447"))?;
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| wrong("it is not an address"))?;
     let (ping, patience) = if several { PING_OF_SEVERAL } else { (PING, PATIENCE) };
     let endpoint = endpoint
         .connect_timeout(patience)
@@ -260,6 +266,16 @@ fn endpoint(url: &str, config: &AgentConfig, several: bool) -> Result<Endpoint, 
 fn refused(status: &Status) -> AgentError {
     let reason = status.metadata().get(crate::REASON).and_then(|reason| reason.to_str().ok());
     AgentError::Refused { reason: reason.map(str::to_owned), message: status.message().to_owned() }
+}
+
+impl AgentError {
+    /// Why a call failed: nobody answered, or it was refused.
+    pub(crate) fn from_status(status: &Status) -> Self {
+        if status.code() == Code::Unavailable {
+            return Self::Unreachable(status.message().into());
+        }
+        refused(status)
+    }
 }
 
 fn read_token(path: &Path) -> Result<String, ConfigError> {
@@ -399,6 +415,10 @@ async fn join(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> 
         let why = "the rules of the federation are not those that this agent was told: remove its state";
         return Err(Status::failed_precondition(why));
     }
+    if over.is_none() {
+        let is_elsewhere = life.compare_history(carrier.history, shared.config.clock.now(), &shared.config);
+        is_elsewhere.map_err(Status::failed_precondition)?;
+    }
     if let Some((sequence, checksum)) = carrier.last_word.filter(|_| over.is_none()) {
         life.compare(sequence, checksum).map_err(|error| Status::failed_precondition(error.to_string()))?;
     }
@@ -411,6 +431,7 @@ async fn join(shared: &AgentInner, carrier: &mut Carrier) -> Result<(), Status> 
     carrier.set_instances(life.instances());
     if let Some(why) = over {
         warn!(agent = rules.agent.0, why, "a new life begins");
+        life.begin_at(carrier.history);
         let begun = life.begin_again(&shared.config, Incarnation(reply.incarnation));
         begun.map_err(|error| Status::internal(error.to_string()))?;
     }
@@ -564,11 +585,7 @@ pub(super) async fn exchange_once(shared: &AgentInner, carrier: &mut Carrier) ->
         carrier.turn(Some(&status), &shared.config, 0);
         carrier.greeted = false;
         take_refusal(shared, &mut shared.life(), &status);
-        if status.code() == Code::Unavailable {
-            AgentError::Unreachable(status.message().into())
-        } else {
-            refused(&status)
-        }
+        AgentError::from_status(&status)
     })
 }
 

@@ -58,7 +58,14 @@ impl std::fmt::Debug for SecretNoise {
 
 impl NoiseSource for SecretNoise {
     fn bits(&mut self, measurement: Measurement) -> Box<Bits<'_>> {
-        let mut blocks = Blocks { key: &self.0, measurement, block: 0, ready: [0; 4], left: 0 };
+        let [kind, id] = measurement.stream.words();
+        let mut blocks = Blocks::new(&self.0, [kind, id, measurement.number]);
+        Box::new(move || blocks.next())
+    }
+
+    fn key_bits(&mut self, round: u64) -> Box<Bits<'_>> {
+        // No stream of sums is of this kind.
+        let mut blocks = Blocks::new(&self.0, [u64::MAX, 0, round]);
         Box::new(move || blocks.next())
     }
 
@@ -67,21 +74,26 @@ impl NoiseSource for SecretNoise {
     }
 }
 
-/// The random bits of a measurement.
+/// The random bits of a measurement, or of the keys of a round.
 struct Blocks<'k> {
     key: &'k Key,
-    measurement: Measurement,
+    /// What the bits are for.
+    purpose: [u64; 3],
     block: u64,
     ready: [u64; 4],
     left: usize,
 }
 
-impl Blocks<'_> {
+impl<'k> Blocks<'k> {
+    const fn new(key: &'k Key, purpose: [u64; 3]) -> Self {
+        Self { key, purpose, block: 0, ready: [0; 4], left: 0 }
+    }
+
     fn next(&mut self) -> u64 {
         if self.left == 0 {
-            let [kind, id] = self.measurement.stream.words();
             let mut message = [0; 32];
-            let words = [kind, id, self.measurement.number, self.block];
+            let [kind, id, number] = self.purpose;
+            let words = [kind, id, number, self.block];
             for (place, word) in message.chunks_exact_mut(8).zip(words) {
                 place.copy_from_slice(&word.to_le_bytes());
             }

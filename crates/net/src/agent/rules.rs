@@ -37,6 +37,9 @@ pub struct Rules {
     /// Largest absolute reward, if the federation has a bound.
     #[serde(default)]
     pub reward_bound: Option<f64>,
+    /// The number of the history of the coordinator, or relay, that this life joined. Earlier versions do not tell it.
+    #[serde(default)]
+    pub history: Option<u64>,
 }
 
 impl Rules {
@@ -59,6 +62,7 @@ impl Rules {
             resend_after: TimeSpan::from_micros(reply.resend_after.max(1)),
             feature_bound: reply.feature_bound,
             reward_bound: reply.reward_bound,
+            history: None,
         })
     }
 
@@ -77,10 +81,11 @@ impl Rules {
     }
 
     /// Whether both are of the same agent in the same federation. An operator may change how long to wait for
-    /// answers, and the bounds, while agents keep their states; everything else decides what the states mean.
+    /// answers, and the bounds, while agents keep their states, and an agent may go to another relay; everything else
+    /// decides what the states mean.
     pub(super) fn are_those_of(&self, told: &Self) -> bool {
-        let Self { resend_after, feature_bound, reward_bound, .. } = *self;
-        *self == Self { resend_after, feature_bound, reward_bound, ..told.clone() }
+        let Self { resend_after, feature_bound, reward_bound, history, .. } = *self;
+        *self == Self { resend_after, feature_bound, reward_bound, history, ..told.clone() }
     }
 
     /// The agent's machine at the beginning of `life`, in its end of the link.

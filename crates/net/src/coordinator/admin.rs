@@ -110,6 +110,7 @@ async fn health(State(watched): State<AdminState>) -> Response {
             "healthy": standing.trouble.is_none(),
             "leads": standing.leads,
             "why": standing.trouble,
+            "parent": standing.parent,
             "connected": standing.connected,
             "away": standing.away,
             "quarantined": standing.quarantined.iter().map(|agent| agent.0).collect::<Vec<_>>(),

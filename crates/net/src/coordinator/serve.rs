@@ -1,5 +1,7 @@
 //! Starting and stopping a coordinator.
 
+#[cfg(feature = "agent")]
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -24,8 +26,9 @@ use super::opening::{Opened, open};
 use super::service::{Service, ServiceState};
 use super::tls::{Certificates, Doorway};
 use super::tokens::{TokenError, Tokens};
+use crate::address::is_own;
 use crate::clock::Clock;
-use crate::federation::{Command, FederationConfig, FederationError, FederationHandle};
+use crate::federation::{Command, FederationConfig, FederationError, FederationHandle, ParentConfig};
 use crate::http::Limited;
 use crate::log::{FileLog, Log, LogError, StorageConfig, StorageKind};
 use crate::metrics::Metrics;
@@ -115,6 +118,9 @@ pub struct Options {
     pub tracer: Option<Tracer>,
     /// The commit that the program was built from, for `posse_build_info`.
     pub commit: Option<String>,
+    /// Do not link relays to their parents: their frames travel only when
+    /// [`Running::exchange_with_parent`](Running::exchange_with_parent) is called. For tests that decide who speaks when.
+    pub relays_by_hand: bool,
 }
 
 /// A kind of log: what opens one in a directory.
@@ -151,6 +157,7 @@ impl Default for Options {
             log: LogKind::default(),
             tracer: None,
             commit: None,
+            relays_by_hand: false,
         }
     }
 }
@@ -247,10 +254,8 @@ impl ServeConfig {
         }
         for (index, federation) in self.federations.iter().enumerate() {
             federation.check()?;
-            if federation.parent.is_some() && self.storage.kind != StorageKind::Files {
-                // Who a relay is at its parent is kept beside its log, in files.
-                let allowed = "a relay keeps its log in files: leave out [storage]";
-                return Err(ConfigError::new("parent", &federation.name, allowed));
+            if let Some(parent) = &federation.parent {
+                self.check_parent(parent, &federation.name, insecure)?;
             }
             if self.federations[..index].iter().any(|other| other.name == federation.name) {
                 let allowed = "every federation needs a name of its own";
@@ -258,6 +263,24 @@ impl ServeConfig {
             }
         }
         Ok(())
+    }
+
+    /// `Ok` if the coordinator of this federation can be a relay of `parent`.
+    fn check_parent(
+        &self,
+        parent: &ParentConfig,
+        federation: &str,
+        insecure: bool,
+    ) -> Result<(), ConfigError> {
+        if self.storage.kind != StorageKind::Files {
+            // Who a relay is at its parent is kept beside its log, in files.
+            let allowed = "a relay keeps its log in files: leave out [storage]";
+            return Err(ConfigError::new("parent", federation, allowed));
+        }
+        if let Some(own) = parent.coordinator.split(',').map(str::trim).find(|url| is_own(url, self.listen)) {
+            return Err(ConfigError::new("coordinator", own, "a relay cannot be its own parent"));
+        }
+        if insecure { Ok(()) } else { parent.check_secrecy() }
     }
 
     /// `Ok` if the files that the settings name can be used: certificates are there and in order, and federations that
@@ -272,6 +295,8 @@ impl ServeConfig {
             Tokens::open(&self.token_file())?;
         }
         for federation in &self.federations {
+            let check = |parent: &ParentConfig| parent.check_files();
+            federation.parent.as_ref().map_or(Ok(()), check).map_err(ServeError::Data)?;
             let begun = federation.check_begun(&self.log_directory(&federation.name));
             begun.map_err(|error| ServeError::Federation { name: federation.name.clone(), error })?;
         }
@@ -304,6 +329,9 @@ pub struct Running {
     pub metrics: Metrics,
     changeable: Arc<Changeable>,
     limits: Mutex<Limits>,
+    /// Relays that speak to their parents by hand, by the name of their federation.
+    #[cfg(feature = "agent")]
+    by_hand: BTreeMap<String, tokio::sync::Mutex<crate::relay::ByHand>>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -352,6 +380,25 @@ impl Running {
     #[must_use]
     pub fn federation(&self, name: &str) -> Option<&FederationHandle> {
         self.federations.iter().find(|federation| federation.config().name == name)
+    }
+
+    /// Sends what the relay of a federation has to say to its parent, or asks, and takes in what waits there. Says whether
+    /// there is more to send; `false` for a federation that is no relay. Only with [`Options::relays_by_hand`].
+    #[cfg(feature = "agent")]
+    pub async fn exchange_with_parent(&self, federation: &str) -> Result<bool, crate::RelayError> {
+        match self.by_hand.get(federation) {
+            Some(relay) => relay.lock().await.exchange().await,
+            None => Ok(false),
+        }
+    }
+
+    /// Whether the relay of a federation has something to say to its parent. Only with [`Options::relays_by_hand`].
+    #[cfg(feature = "agent")]
+    pub async fn has_mail_for_parent(&self, federation: &str) -> bool {
+        match self.by_hand.get(federation) {
+            Some(relay) => relay.lock().await.has_mail(),
+            None => false,
+        }
     }
 
     /// Finishes what was begun, saves every state and stops.
@@ -462,14 +509,34 @@ pub async fn serve(mut config: ServeConfig, options: Options) -> Result<Running,
         }));
     }
     #[cfg(feature = "agent")]
+    let mut by_hand = BTreeMap::new();
+    #[cfg(feature = "agent")]
     for relay in federations.iter().filter(|federation| federation.config().parent.is_some()) {
-        tasks.push(tokio::spawn(crate::relay::drive(relay.clone(), stopped.clone())));
+        if !options.relays_by_hand {
+            tasks.push(tokio::spawn(crate::relay::drive(relay.clone(), stopped.clone())));
+        } else if let Some(made) = crate::relay::ByHand::new(relay.clone()) {
+            let name = relay.config().name.clone();
+            let refused =
+                |error: crate::RelayError| ServeError::Relay { name: name.clone(), why: error.to_string() };
+            by_hand.insert(name.clone(), tokio::sync::Mutex::new(made.map_err(refused)?));
+        }
     }
     let changeable = Arc::new(changeable);
     tasks.push(tokio::spawn(housekeeping(federations.clone(), Arc::clone(&changeable), health, stopped)));
     info!(%address, federations = federations.len(), tls = config.tls.is_some(), "listening");
     let limits = Mutex::new(config.limits);
-    Ok(Running { address, admin: admin_address, federations, metrics, changeable, limits, stop, tasks })
+    Ok(Running {
+        address,
+        admin: admin_address,
+        federations,
+        metrics,
+        changeable,
+        limits,
+        #[cfg(feature = "agent")]
+        by_hand,
+        stop,
+        tasks,
+    })
 }
 
 /// The settings of a federation, with who it is at its parent if it is a relay.

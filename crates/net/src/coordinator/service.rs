@@ -167,14 +167,15 @@ impl Coordinator for Service {
         self.0.limit(&caller).map_err(Refusal::into_status)?;
         let process = Process { instance, previous, life: Incarnation(life) };
         let joined = caller.federation.ask(|reply| Command::Join { agent, resumes, process, reply }).await;
-        let Joined { life, last_word, last_heard } =
+        let Joined { life, last_word, last_heard, history } =
             joined.ok_or_else(gone)?.map_err(Refusal::into_status)?;
         let config = caller.federation.config();
+        let told = config.told().map_err(|error| Status::internal(error.to_string()))?;
         let mut reply = Response::new(JoinReply {
             protocol: spoken,
             agent: agent.0,
             incarnation: life.0,
-            algorithm: serde_json::to_string(&config.algorithm).expect("settings have string keys"),
+            algorithm: serde_json::to_string(&told).expect("settings have string keys"),
             dimension: config.dimension,
             agents: config.agents,
             horizon: config.horizon,
@@ -192,6 +193,7 @@ impl Coordinator for Service {
             let heard = format!("{}-{number}", epoch.0).parse().expect("digits and a hyphen");
             reply.metadata_mut().insert(crate::LAST_HEARD, heard);
         }
+        reply.metadata_mut().insert(crate::HISTORY, history.to_string().parse().expect("digits"));
         Ok(reply)
     }
 

@@ -5,13 +5,11 @@ use std::path::Path;
 
 use posse_core::session::{Hub, LogEntry, LogEvent};
 use posse_core::settings::Described;
-use posse_core::{
-    AgentId, Algorithm, ConfigError, Federation, LinUcb, LinkThresholds, Placement, Relay, Relaying, Seed,
-    Shape, TimeSpan,
-};
+use posse_core::{AgentId, Algorithm, ConfigError, Federation, LinUcb, Placement, Seed, Shape, TimeSpan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::levels::upwards;
 use super::parent::RelayIdentity;
 use super::{FederationError, ParentConfig, deadline};
 use crate::lengths::Lengths;
@@ -79,6 +77,11 @@ pub struct FederationConfig {
     /// only as long as every entry since the beginning is there. Default false.
     #[serde(default)]
     pub keep_history: bool,
+    /// in [1, 6]: levels of links between an agent and the root. 1: no relays, or thresholds that hold as each machine's file
+    /// has them. 2: relays between agents and the root. 3: relays of relays. From 2 on each level has γ^(1/levels), so
+    /// that an agent is about as far behind as without relays. The root and all relays must agree. Default 1.
+    #[serde(default = "default_levels")]
+    pub levels: u64,
     /// The parent of this federation. With one, this coordinator is a relay: it collects what its own agents share
     /// and passes it on. Not set: it is the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,6 +115,9 @@ const fn default_deadline() -> TimeSpan {
 const fn default_lease() -> TimeSpan {
     TimeSpan::from_secs(300)
 }
+const fn default_levels() -> u64 {
+    1
+}
 
 impl FederationConfig {
     /// A federation with every other setting at its default.
@@ -135,6 +141,7 @@ impl FederationConfig {
             deadline: default_deadline(),
             lease: default_lease(),
             keep_history: false,
+            levels: default_levels(),
             parent: None,
         }
     }
@@ -198,8 +205,13 @@ impl FederationConfig {
                 return Err(ConfigError::new(name, span, "it must be at least 1ms"));
             }
         }
+        if !(1..=6).contains(&self.levels) {
+            return Err(ConfigError::new("levels", self.levels, "it must lie between 1 and 6"));
+        }
         self.algorithm.check(self.shape())?;
+        self.spread(&self.algorithm)?;
         if let Some(parent) = &self.parent {
+            parent.check(self.levels)?;
             self.relay(&self.algorithm, parent)?;
         }
         self.check_lengths()
@@ -265,25 +277,10 @@ impl FederationConfig {
     pub fn hub(&self) -> Result<Hub, ConfigError> {
         let algorithm = deadline::with_default(&self.algorithm, self.deadline);
         let Some(parent) = &self.parent else {
-            return Ok(Hub::new(algorithm.coordinator(self.shape())?, self.resend_after));
+            return Ok(Hub::new(self.spread(&algorithm)?.coordinator(self.shape())?, self.resend_after));
         };
         let identity = &parent.identity;
         Ok(Hub::relay(self.relay(&algorithm, parent)?, identity.id(), identity.life(), self.resend_after))
-    }
-
-    /// The machine of a relay. Fails with the reason if the algorithm has none.
-    fn relay(&self, algorithm: &Algorithm, parent: &ParentConfig) -> Result<Box<dyn Relay>, ConfigError> {
-        algorithm.check(self.shape())?;
-        let refused = |reason| ConfigError::new("algorithm", algorithm.name(), reason);
-        let above = match algorithm.with_recipe(|recipe| recipe.relaying(&self.federation())) {
-            Relaying::No(reason) => return Err(refused(reason)),
-            Relaying::ByThresholds(whole) => {
-                Some(LinkThresholds { upload: parent.upload_threshold.unwrap_or(whole.upload), ..whole })
-            }
-            _ => None,
-        };
-        let relay = algorithm.with_recipe(|recipe| recipe.relay(self.shape(), above));
-        relay.ok_or_else(|| refused("it has no relay"))
     }
 
     /// The hub that a log leads to. Entries that the hub refuses are damage or of other settings. What a retracted
@@ -396,6 +393,8 @@ impl FederationConfig {
             ("agents", before.agents.to_string(), self.agents.to_string()),
             ("horizon", before.horizon.to_string(), self.horizon.to_string()),
             ("seed", before.seed.to_string(), self.seed.to_string()),
+            ("levels", before.levels.to_string(), self.levels.to_string()),
+            ("parent", upwards(before.parent.as_ref()), upwards(self.parent.as_ref())),
         ];
         match fixed.into_iter().find(|(_, was, is)| was != is) {
             Some((setting, was, is)) => {

@@ -78,6 +78,7 @@ fn observations(message: &Uplink) -> Result<Option<u64>, Refusal> {
         | Uplink::Gradient(_)
         | Uplink::NetworkRequest { .. }
         | Uplink::Weights(_)
+        | Uplink::Secure(_)
         | Uplink::Extension(_) => Ok(None),
     }
 }

@@ -6,6 +6,7 @@ mod config;
 mod credit;
 mod deadline;
 mod last_words;
+mod levels;
 mod lives;
 mod outbox;
 mod owner;
@@ -133,6 +134,8 @@ pub struct Standing {
     pub trouble: Option<String>,
     /// Whether this coordinator leads the federation. If it does not and there is no trouble, another one does.
     pub leads: bool,
+    /// Why a relay has no link to its parent, if it has none.
+    pub parent: Option<String>,
     /// Agents whose messages are not taken for now.
     pub quarantined: Vec<AgentId>,
     /// How many agents have an open link.
@@ -259,6 +262,16 @@ pub(crate) enum Command {
     AttachParent {
         outbox: mpsc::Sender<UpFrame>,
     },
+    /// A frame by which a relay asks its parent for what waits there; `None` while the log cannot be used.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
+    AskParent {
+        reply: oneshot::Sender<Option<UpFrame>>,
+    },
+    /// A relay's parent is not the one that it has joined.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
+    LoseParent {
+        why: String,
+    },
     /// A frame of a relay's parent.
     #[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
     Heard {
@@ -281,6 +294,8 @@ pub(crate) struct Joined {
     pub(crate) last_word: Option<LastWord>,
     /// The newest message that the life that goes on has said to have received, if there is one.
     pub(crate) last_heard: Option<(Epoch, u64)>,
+    /// The number of this coordinator's history.
+    pub(crate) history: u64,
 }
 
 /// The process that speaks for an agent, as it names itself in a join.
@@ -360,6 +375,12 @@ impl FederationHandle {
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note that a relay's link to its parent ended for this reason, or that there is one.
+    #[cfg(feature = "agent")]
+    pub(crate) fn note_parent(&self, trouble: Option<String>) {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).parent = trouble;
     }
 
     /// What the coordinator holds; `None` while it cannot use its log.

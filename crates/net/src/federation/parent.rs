@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use posse_core::settings::Described;
-use posse_core::{AgentId, Incarnation, Threshold};
+use posse_core::{AgentId, ConfigError, Incarnation, Threshold};
 use serde::{Deserialize, Serialize};
 
-use crate::log::LogError;
+use crate::address::{addresses, is_local};
+use crate::log::{LogError, RELAY_IDENTITY};
 
 /// Where a relay's parent is, and how the relay speaks to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Described)]
 #[serde(deny_unknown_fields)]
 pub struct ParentConfig {
-    /// The address of the parent: `http://host:port`, or `https://` with TLS.
+    /// The address of the parent: `http://host:port`, or `https://` with TLS. Several addresses, with commas between
+    /// them, are those of coordinators that take over from each other.
     pub coordinator: String,
     /// The name of the federation there. Not set: the only one.
     #[serde(default)]
@@ -27,12 +29,63 @@ pub struct ParentConfig {
     #[serde(default)]
     pub authority: Option<String>,
     /// γ_U in [1, ∞]: the relay uploads when what it has not sent multiplied its determinant by more. Not set: that
-    /// of the algorithm.
+    /// of the algorithm, divided over the levels of the federation.
     #[serde(default)]
     pub upload_threshold: Option<Threshold>,
+    /// ≥ 1: how many links lie between this relay and the root, 1 for a child of the root. Not set: one less than the
+    /// federation has `levels`, as for a relay whose children are agents.
+    #[serde(default)]
+    pub depth: Option<u64>,
     /// Who the relay is at its parent, once it has joined.
     #[serde(skip)]
     pub(crate) identity: RelayIdentity,
+}
+
+impl ParentConfig {
+    /// `Ok` if this can be the parent of a relay in a federation of so many `levels`.
+    pub(super) fn check(&self, levels: u64) -> Result<(), ConfigError> {
+        addresses("coordinator", &self.coordinator)?;
+        if self.token_file.is_none() && self.agent.is_none() {
+            let allowed = "a relay needs a token_file, or agent, its number, where no tokens are asked for";
+            return Err(ConfigError::new("parent", &self.coordinator, allowed));
+        }
+        if let Some(Threshold(threshold)) = self.upload_threshold {
+            let allowed = "it must be at least 1; inf means never";
+            ConfigError::require(threshold >= 1.0, "upload_threshold", threshold, allowed)?;
+        }
+        match self.depth {
+            Some(depth) if levels == 1 => {
+                let allowed = "it says where a relay is among the levels of a federation: set `levels` too";
+                Err(ConfigError::new("depth", depth, allowed))
+            }
+            Some(depth) if depth == 0 || depth >= levels => {
+                let allowed = "it must be at least 1 and below `levels`";
+                Err(ConfigError::new("depth", depth, allowed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `Ok` if the relay's token is shown over encrypted connections, or on this machine only.
+    pub(crate) fn check_secrecy(&self) -> Result<(), ConfigError> {
+        let hidden = |url: &str| url.trim().starts_with("https:") || is_local(url.trim());
+        if self.token_file.is_none() || self.coordinator.split(',').all(hidden) {
+            return Ok(());
+        }
+        let allowed = "it would be sent the token unencrypted: use https, or --insecure";
+        Err(ConfigError::new("coordinator", &self.coordinator, allowed))
+    }
+
+    /// `Ok` if the files that the settings name can be read.
+    pub(crate) fn check_files(&self) -> Result<(), LogError> {
+        let files = [&self.token_file, &self.authority].into_iter().flatten();
+        files.map(|path| std::fs::read(path).map_err(LogError::io(path))).try_for_each(|read| read.map(drop))
+    }
+
+    /// How many links lie between this relay and the root, in a federation of so many `levels`.
+    pub(super) fn depth(&self, levels: u64) -> u64 {
+        self.depth.unwrap_or(levels - 1)
+    }
 }
 
 /// Who a relay is at its parent. Kept beside its log.
@@ -42,6 +95,9 @@ pub(crate) struct RelayIdentity {
     pub(crate) life: u64,
     /// The processes that spoke for this relay, the newest last.
     pub(crate) instances: Vec<u64>,
+    /// The number of the parent's history. Parents of earlier versions do not tell it.
+    #[serde(default)]
+    pub(crate) history: Option<u64>,
 }
 
 #[cfg_attr(not(feature = "agent"), expect(dead_code, reason = "relays need the feature `agent`"))]
@@ -50,7 +106,7 @@ impl RelayIdentity {
     const REMEMBERED: usize = 16;
 
     fn path(directory: &Path) -> PathBuf {
-        directory.join("parent.json")
+        directory.join(RELAY_IDENTITY)
     }
 
     /// The identity in a relay's directory, if it has joined before.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use posse_core::{Downlink, RoundId, Version};
+use posse_core::{Downlink, RoundId, SecureDownlink, Version};
 
 /// Measures one round after the other.
 #[derive(Debug, Default)]
@@ -17,7 +17,9 @@ impl Stopwatch {
     pub(super) fn note(&mut self, message: &Downlink, version: impl FnOnce() -> Version) -> Option<Duration> {
         let result = match message {
             // An agent that was away may be called to a round that ended long ago.
-            Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. }
+            Downlink::Collect { round, .. }
+            | Downlink::NetworkCollect { round, .. }
+            | Downlink::Secure(SecureDownlink::Begin { round })
                 if Some(*round) > self.newest =>
             {
                 self.opened = Some((Instant::now(), version()));
@@ -25,11 +27,13 @@ impl Stopwatch {
                 return None;
             }
             Downlink::Commit { version, .. } => Some(*version),
+            Downlink::Secure(SecureDownlink::Outcome(outcome)) => Some(outcome.version),
             Downlink::Model(model) => Some(model.version),
             Downlink::Network(model) => Some(model.version),
             Downlink::Abort { .. } => None,
             Downlink::Collect { .. }
             | Downlink::NetworkCollect { .. }
+            | Downlink::Secure(_)
             | Downlink::GradientRequest { .. }
             | Downlink::Average(_)
             | Downlink::Snapshot(_)

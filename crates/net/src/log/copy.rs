@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::file::{private_directory, replace_private};
 use super::record::{list, read};
-use super::{LogError, Verified, verify};
+use super::{HISTORY_FILE, LogError, RELAY_IDENTITY, Verified, verify};
 
 /// How often a copy begins anew because the log was shortened under it.
 const ATTEMPTS: usize = 5;
@@ -53,9 +53,11 @@ fn refuse_what_is_there(to: &Path) -> Result<(), LogError> {
 
 fn copy(from: &Path, to: &Path) -> Result<(), LogError> {
     private_directory(to)?;
-    let settings = from.join("federation.json");
+    // Without the number of its history, agents would take the copy for another coordinator; without who it is at its
+    // parent, a relay would say everything again in a new life.
+    let beside = ["federation.json", HISTORY_FILE, RELAY_IDENTITY].map(|name| from.join(name));
     let states = list(from, "snap")?.into_iter().map(|(_, path)| path);
-    for path in settings.exists().then_some(settings).into_iter().chain(states) {
+    for path in beside.into_iter().filter(|path| path.exists()).chain(states) {
         copy_file(&path, to)?;
     }
     // Listed only now: a file of entries that was begun meanwhile belongs to the copy.

@@ -29,6 +29,11 @@ pub use record::{Contents, Damage, SegmentInfo, read};
 pub use storage::{StorageConfig, StorageKind};
 pub use verify::{Verified, verify};
 
+/// The document beside a log with the number of its history.
+pub(crate) const HISTORY_FILE: &str = "history";
+/// The document beside a relay's log that says who the relay is at its parent.
+pub(crate) const RELAY_IDENTITY: &str = "parent.json";
+
 /// Where a coordinator keeps what it accepted. Entries are numbered from 0.
 pub trait Log: Send {
     /// Writes entries at the end. They are kept for certain only after [`sync`](Self::sync). After an error

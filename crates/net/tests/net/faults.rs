@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use posse_core::wire::v1;
 use posse_core::{Algorithm, ClusterConfig, FclubDc, FedLinUcb, Seed, SyncLinUcb, TimeSpan};
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
-use posse_net::federation::FederationConfig;
+use posse_net::federation::{FederationConfig, FederationView, ParentConfig};
 use posse_net::log::{FileLog, Log, LogError, Replay, read};
 use posse_net::{Agent, AgentConfig};
 use prost::Message;
 
 use crate::proxy::Proxy;
-use crate::support::{config, federation, held, interact, look, talkative};
+use crate::support::{config, federation, interact, look, talkative, waiting};
 
-const AGENTS: u64 = 3;
+pub(crate) const AGENTS: u64 = 3;
 
 /// A log on a disk that is full now and then.
 struct Full {
@@ -75,56 +75,116 @@ impl Log for Full {
     }
 }
 
-/// A federation to which bad things are done.
-struct Victim {
-    data: tempfile::TempDir,
-    federation: FederationConfig,
+/// A coordinator, or a relay, with its disk. Whoever joins it comes through its proxy.
+pub(crate) struct Seat {
+    pub(crate) directory: PathBuf,
+    pub(crate) federation: FederationConfig,
+    /// How many more appends its disk takes.
     room: Arc<AtomicI64>,
     address: SocketAddr,
     running: Option<Running>,
-    proxy: Proxy,
-    agents: Vec<Option<Agent>>,
-    made: u64,
+    pub(crate) proxy: Proxy,
 }
 
-impl Victim {
-    async fn new(federation: FederationConfig, seed: u64) -> Self {
-        let data = tempfile::tempdir().unwrap();
+impl Seat {
+    async fn start(directory: PathBuf, federation: FederationConfig, seed: u64) -> Self {
         let room = Arc::new(AtomicI64::new(-1));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let running = start(data.path(), &federation, &room, nowhere).await;
-        let address = running.address;
-        let proxy = Proxy::start(address, seed).await;
-        let agents = (0..AGENTS).map(|_| None).collect();
-        Self { data, federation, room, address, running: Some(running), proxy, agents, made: 0 }
+        let running = start(&directory, &federation, &room, nowhere).await;
+        let (address, proxy) = (running.address, Proxy::start(running.address, seed).await);
+        Self { directory, federation, room, address, running: Some(running), proxy }
     }
 
-    fn agent_config(&self, agent: usize) -> AgentConfig {
-        let state = Some(self.data.path().join("agents").join(agent.to_string()));
-        AgentConfig { state, ..config(self.proxy.address, agent as u64) }
+    pub(crate) fn running(&self) -> &Running {
+        self.running.as_ref().expect("it was started again")
     }
 
-    async fn agent(&mut self, agent: usize) -> Agent {
-        if self.agents[agent].is_none() {
-            let started = Agent::start(self.agent_config(agent)).await.unwrap();
-            self.agents[agent] = Some(started);
-        }
-        self.agents[agent].clone().unwrap()
+    pub(crate) fn log_directory(&self) -> PathBuf {
+        self.directory.join("federations").join(&self.federation.name)
     }
 
-    fn log_directory(&self) -> PathBuf {
-        self.data.path().join("federations").join(&self.federation.name)
-    }
-
-    async fn kill_coordinator(&mut self) {
+    pub(crate) async fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             running.abort().await;
         }
     }
 
-    async fn restart_coordinator(&mut self) {
-        self.kill_coordinator().await;
-        self.running = Some(start(self.data.path(), &self.federation, &self.room, self.address).await);
+    pub(crate) async fn restart(&mut self) {
+        self.kill().await;
+        self.running = Some(start(&self.directory, &self.federation, &self.room, self.address).await);
+    }
+
+    /// What it holds, once its log can be used: one that failed is opened again after a moment.
+    pub(crate) async fn look(&self) -> FederationView {
+        loop {
+            match self.running().federations[0].look().await {
+                Some(view) => return view,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// Cuts off the end of its log, so many twelfths of it. It must not run.
+    pub(crate) fn cut_log(&self, twelfths: u64) {
+        let path = read(&self.log_directory()).unwrap().segments.pop().unwrap().path;
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - length * twelfths / 12).unwrap();
+    }
+}
+
+/// A federation to which bad things are done.
+pub(crate) struct Victim {
+    data: tempfile::TempDir,
+    /// The root, and below it relay after relay. Agents join the last.
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) agents: Vec<Option<Agent>>,
+    pub(crate) made: u64,
+}
+
+impl Victim {
+    async fn new(federation: FederationConfig, seed: u64) -> Self {
+        Self::with_relays(federation, 0, seed).await
+    }
+
+    /// The same with a chain of relays between the root and the agents.
+    pub(crate) async fn with_relays(federation: FederationConfig, relays: u64, seed: u64) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut seats: Vec<Seat> = Vec::new();
+        for depth in 0..=relays {
+            let mut own = FederationConfig { levels: relays + 1, ..federation.clone() };
+            if let Some(above) = seats.last() {
+                let mut parent = ParentConfig::default();
+                parent.coordinator = format!("http://{}", above.proxy.address);
+                (parent.agent, parent.depth) = (Some(100 + depth), Some(depth));
+                own.parent = Some(parent);
+            }
+            let directory = data.path().join(format!("seat-{depth}"));
+            seats.push(Seat::start(directory, own, seed + 1000 * depth).await);
+        }
+        let agents = (0..AGENTS).map(|_| None).collect();
+        Self { data, seats, agents, made: 0 }
+    }
+
+    pub(crate) fn root(&self) -> &Seat {
+        &self.seats[0]
+    }
+
+    pub(crate) fn leaf(&self) -> &Seat {
+        &self.seats[self.seats.len() - 1]
+    }
+
+    fn agent_config(&self, agent: usize) -> AgentConfig {
+        let state = Some(self.data.path().join("agents").join(agent.to_string()));
+        AgentConfig { state, ..config(self.leaf().proxy.address, agent as u64) }
+    }
+
+    pub(crate) async fn agent(&mut self, agent: usize) -> Agent {
+        if self.agents[agent].is_none() {
+            let started = Agent::start(self.agent_config(agent)).await.unwrap();
+            self.agents[agent] = Some(started);
+        }
+        self.agents[agent].clone().unwrap()
     }
 
     /// Ten interactions, with the faults that `seed` draws for this turn.
@@ -139,17 +199,19 @@ impl Victim {
                 tokio::task::yield_now().await;
             }
         }
+        let seat = random.below(self.seats.len() as u64) as usize;
+        let seat = &mut self.seats[seat];
         match random.below(7) {
-            0 => self.restart_coordinator().await,
+            0 => seat.restart().await,
             1 => {
                 // A write is cut short by the crash.
-                self.kill_coordinator().await;
-                let contents = read(&self.log_directory()).unwrap();
+                seat.kill().await;
+                let contents = read(&seat.log_directory()).unwrap();
                 let path = &contents.segments.last().unwrap().path;
                 let mut file = OpenOptions::new().append(true).open(path).unwrap();
                 let torn: Vec<u8> = (0..random.below(200)).map(|_| random.below(256) as u8).collect();
                 file.write_all(&torn).unwrap();
-                self.restart_coordinator().await;
+                seat.restart().await;
             }
             2 | 3 => {
                 let agent = random.below(AGENTS) as usize;
@@ -157,31 +219,58 @@ impl Victim {
                     agent.abort().await;
                 }
             }
-            4 => self.room.store(random.below(3) as i64, Ordering::SeqCst),
-            5 => self.room.store(-1, Ordering::SeqCst),
+            4 => seat.room.store(random.below(3) as i64, Ordering::SeqCst),
+            5 => seat.room.store(-1, Ordering::SeqCst),
             _ => {}
         }
     }
 
     async fn round_is_open(&self) -> bool {
-        if !matches!(self.federation.algorithm, Algorithm::SyncLinUcb(_)) {
+        if !matches!(self.root().federation.algorithm, Algorithm::SyncLinUcb(_)) {
             return false;
         }
-        let federation = &self.running.as_ref().expect("it was started again").federations[0];
-        // A log that failed is opened again after a moment.
-        let state = loop {
-            match federation.look().await {
-                Some(view) => break view.state,
-                None => tokio::task::yield_now().await,
+        for (depth, seat) in self.seats.iter().enumerate() {
+            let state = seat.look().await.state;
+            let own = if depth == 0 {
+                v1::CoordinatorState::decode(&*state).expect("its own state")
+            } else {
+                v1::RoundRelayState::decode(&*state).expect("its own state").below.unwrap_or_default()
+            };
+            if own.collecting {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What the root holds, relays owe it and agents have not sent, once every upload is answered. Agents must be silent.
+    pub(crate) async fn held(&self, agents: &[Agent]) -> u64 {
+        let mut all = self.root().look().await.observations + waiting(self.leaf().running(), agents).await;
+        for relay in &self.seats[1..] {
+            all += relay.look().await.unsent;
+        }
+        all
+    }
+
+    /// Waits until everything that was learned is somewhere, once. While a relay's upload is on its way, it counts at both
+    /// ends.
+    pub(crate) async fn conserves(&self, agents: &[Agent], expected: u64, why: &str) {
+        let settles = async {
+            while self.held(agents).await != expected {
+                tokio::task::yield_now().await;
             }
         };
-        v1::CoordinatorState::decode(&*state).expect("its own state").collecting
+        if tokio::time::timeout(std::time::Duration::from_secs(60), settles).await.is_err() {
+            panic!("{why}: {} of {expected} observations are held", self.held(agents).await);
+        }
     }
 
     /// Everything heals; returns all agents, silent.
-    async fn heal(&mut self) -> Vec<Agent> {
-        self.room.store(-1, Ordering::SeqCst);
-        self.proxy.heal();
+    pub(crate) async fn heal(&mut self) -> Vec<Agent> {
+        for seat in &self.seats {
+            seat.room.store(-1, Ordering::SeqCst);
+            seat.proxy.heal();
+        }
         loop {
             let mut agents = Vec::new();
             for agent in 0..AGENTS as usize {
@@ -250,31 +339,49 @@ pub(crate) fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-async fn conserves(federation: FederationConfig, seed: u64) {
-    let mut victim = Victim::new(federation, seed).await;
+async fn conserves(federation: FederationConfig, relays: u64, seed: u64) {
+    let mut victim = Victim::with_relays(federation, relays, seed).await;
     for turn in 0..8 {
         victim.suffer(seed, turn).await;
     }
     let agents = victim.heal().await;
-    let running = victim.running.as_ref().unwrap();
-    assert_eq!(held(running, &agents).await, victim.made, "FAULT_SEED={seed}");
-    // What the coordinator holds is what its log says, and nothing else.
-    let before = look(running).await;
-    victim.kill_coordinator().await;
-    let contents = read(&victim.log_directory()).unwrap();
-    let replay = Replay {
-        state: contents.state.map(|(_, state)| state),
-        entries: contents.entries,
-        ..Replay::default()
-    };
-    let hub = victim.federation.replay(&replay).unwrap();
-    assert_eq!(hub.coordinator().save(), before.state, "FAULT_SEED={seed}");
+    let why = format!("FAULT_SEED={seed}");
+    victim.conserves(&agents, victim.made, &why).await;
+    // Everybody is heard again, at every level.
+    let mut before = Vec::new();
+    for seat in &victim.seats {
+        before.push(seat.look().await.version);
+    }
+    for step in 0..40 * AGENTS {
+        let agent = victim.agent((step % AGENTS) as usize).await;
+        interact(&agent, victim.made);
+        victim.made += 1;
+    }
+    let agents = victim.heal().await;
+    victim.conserves(&agents, victim.made, &why).await;
+    for (depth, seat) in victim.seats.iter().enumerate() {
+        assert!(seat.look().await.version > before[depth], "{why}: nobody is heard at depth {depth}");
+    }
+    // What each coordinator holds is what its log says, and nothing else.
+    for seat in &mut victim.seats {
+        let before = seat.look().await;
+        seat.kill().await;
+        let contents = read(&seat.log_directory()).unwrap();
+        let replay = Replay {
+            state: contents.state.map(|(_, state)| state),
+            entries: contents.entries,
+            ..Replay::default()
+        };
+        let settings = seat.federation.clone().with_identity_of(&seat.log_directory()).unwrap();
+        let hub = settings.replay(&replay).unwrap();
+        assert_eq!(hub.coordinator().save(), before.state, "FAULT_SEED={seed}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evidence_survives_crashes_torn_writes_full_disks_and_hostile_links() {
     for seed in seeds(30) {
-        conserves(talkative(), seed).await;
+        conserves(talkative(), 0, seed).await;
     }
 }
 
@@ -283,7 +390,7 @@ async fn rounds_survive_the_same() {
     let rounds = SyncLinUcb { round_threshold: posse_core::Threshold(0.5), ..SyncLinUcb::default() };
     let rounds = SyncLinUcb { round_deadline: Some(TimeSpan::from_millis(100)), ..rounds };
     for seed in seeds(10) {
-        conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), seed).await;
+        conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), 0, seed).await;
     }
 }
 
@@ -297,7 +404,7 @@ async fn push_and_pull_and_clusters_survive_the_same() {
     ];
     for algorithm in algorithms {
         for seed in seeds(8) {
-            conserves(federation(algorithm.clone()), seed).await;
+            conserves(federation(algorithm.clone()), 0, seed).await;
         }
     }
 }
@@ -306,25 +413,39 @@ async fn push_and_pull_and_clusters_survive_the_same() {
 async fn a_log_that_was_cut_begins_a_new_epoch_and_nothing_counts_twice() {
     for seed in 0..10 {
         let mut victim = Victim::new(talkative(), seed).await;
-        victim.proxy.heal();
+        victim.seats[0].proxy.heal();
         for step in 0..120 {
             let agent = victim.agent(step % AGENTS as usize).await;
             interact(&agent, step as u64);
             agent.settled().await;
         }
-        let full = look(victim.running.as_ref().unwrap()).await.observations;
-        victim.kill_coordinator().await;
-        let path = read(&victim.log_directory()).unwrap().segments.pop().unwrap().path;
-        let file = OpenOptions::new().write(true).open(path).unwrap();
-        let length = file.metadata().unwrap().len();
-        file.set_len(length - length * (seed + 1) / 12).unwrap();
-        victim.restart_coordinator().await;
-        let left = look(victim.running.as_ref().unwrap()).await;
+        let full = look(victim.root().running()).await.observations;
+        victim.seats[0].kill().await;
+        victim.seats[0].cut_log(seed + 1);
+        victim.seats[0].restart().await;
+        let left = look(victim.root().running()).await;
         let lost = full - left.observations;
         assert!(lost > 0 && left.epoch.0 == 1, "{left:?}");
         let agents = victim.heal().await;
         // What was confirmed and cut off is gone, and known; everything else is there once.
-        let kept = held(victim.running.as_ref().unwrap(), &agents).await;
-        assert_eq!(kept, 120 - lost, "seed {seed}");
+        assert_eq!(victim.held(&agents).await, 120 - lost, "seed {seed}");
+    }
+}
+
+/// Kills, torn writes and full disks of a root, a relay and a relay of that, with hostile links between all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn evidence_survives_the_same_at_every_level_of_relays() {
+    for seed in seeds(8) {
+        conserves(talkative(), 2, seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rounds_and_answers_through_relays_survive_the_same() {
+    let rounds = SyncLinUcb { round_threshold: posse_core::Threshold(0.5), ..SyncLinUcb::default() };
+    let rounds = SyncLinUcb { round_deadline: Some(TimeSpan::from_millis(200)), ..rounds };
+    for seed in seeds(3) {
+        conserves(federation(Algorithm::FedLinUcb(FedLinUcb::default())), 2, seed).await;
+        conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), 1, seed).await;
     }
 }

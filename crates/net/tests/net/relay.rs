@@ -12,7 +12,7 @@ use posse_net::log::{FileLog, Log};
 use crate::support::{agent, coordinator, federation, in_a_minute, interact, look, talkative, unsent};
 
 /// A federation whose coordinator is a relay, child `number` of the one at `parent`.
-fn relayed(parent: SocketAddr, number: u64) -> FederationConfig {
+pub(crate) fn relayed(parent: SocketAddr, number: u64) -> FederationConfig {
     let mut settings = ParentConfig::default();
     settings.coordinator = format!("http://{parent}");
     settings.agent = Some(number);

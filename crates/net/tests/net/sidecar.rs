@@ -80,7 +80,10 @@ async fn a_private_agent_shows_what_it_may_claim() {
     let (status, text) = call(sidecar.address, "GET", "/privacy", "").await;
     let statement: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &statement["releases"], &statement["life"]), (200, &json!(1), &json!(1)));
-    assert_eq!(statement["guarantee"], "later interactions may depend on earlier ones; clusters never split");
+    assert_eq!(
+        statement["guarantee"],
+        "later interactions may depend on earlier ones; clusters never split; every agent adds all its noise before anything leaves it"
+    );
     assert!(statement["epsilon"].as_f64().is_some_and(|epsilon| epsilon > 0.0 && epsilon <= 1.0), "{text}");
     assert_eq!(statement["uncovered"].as_array().map(Vec::len), Some(3), "choices here never expire: {text}");
     assert!(statement.get("clipped").is_none(), "it counts raw observations: {text}");

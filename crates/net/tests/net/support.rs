@@ -66,18 +66,23 @@ pub(crate) fn unsent(agent: &Agent) -> u64 {
     })
 }
 
-/// Observations that the coordinator or one of `agents` holds, each counted once. Nobody may be speaking.
-pub(crate) async fn held(running: &Running, agents: &[Agent]) -> u64 {
-    let mut held = look(running).await.observations;
+/// Observations that agents have made and the coordinator or relay that they joined does not have. Nobody may be speaking.
+pub(crate) async fn waiting(running: &Running, agents: &[Agent]) -> u64 {
+    let mut waiting = 0;
     for agent in agents {
         let uploads = running.federations[0].agent(agent.id()).await.map_or(0, |standing| standing.uploads);
-        held += unsent(agent)
+        waiting += unsent(agent)
             + agent.inspect(|machine| match machine.inspect().in_flight {
                 Some((number, count)) if number > uploads => count,
                 _ => 0,
             });
     }
-    held
+    waiting
+}
+
+/// Observations that the coordinator or one of `agents` holds, each counted once. Nobody may be speaking.
+pub(crate) async fn held(running: &Running, agents: &[Agent]) -> u64 {
+    look(running).await.observations + waiting(running, agents).await
 }
 
 /// What the coordinator holds.

@@ -263,6 +263,7 @@ pub(super) fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
         | Uplink::NetworkRequest { .. }
         | Uplink::NetworkPart(_)
         | Uplink::Weights(_)
+        | Uplink::Secure(_)
         | Uplink::Extension(_) => None,
     }
 }

@@ -44,7 +44,7 @@ impl Invariant for Monotone {
         if let Event::Down { agent, .. } = event {
             // Versions are those of the machine that the agent speaks to.
             let relays = stage.relays();
-            let parent = relays.last().map(|relays| relays[(agent.0 % relays.len() as u64) as usize]);
+            let parent = relays.last().zip(stage.relay_of(*agent)).map(|(relays, own)| relays[own]);
             let version = parent.map_or(now.version, |relay| relay.below().version);
             let ahead = stage.agent(*agent).is_some_and(|agent| agent.inspect().version > version);
             if ahead && !self.lost {

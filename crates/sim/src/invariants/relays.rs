@@ -35,8 +35,10 @@ impl Relayed {
     fn note(&mut self, event: &Event<'_>, relays: &[Vec<&dyn Relay>], stage: &dyn Stage) {
         match event {
             Event::Up { agent, message, .. } => {
-                if let (Some(upload), Some(above)) = (uploaded(message), relays.len().checked_sub(1)) {
-                    self.take_in(above, agent.0 as usize, upload, relays);
+                if let (Some(upload), Some(above), Some(own)) =
+                    (uploaded(message), relays.len().checked_sub(1), stage.relay_of(*agent))
+                {
+                    self.take_in((above, own), upload);
                 }
             }
             Event::Passed { depth, relay, message } => {
@@ -45,7 +47,7 @@ impl Relayed {
                 self.limbo.remove(&place);
                 self.passed.push((place, upload.number, upload.evidence.evidence().clone()));
                 if let Some(above) = depth.checked_sub(1) {
-                    self.take_in(above, *relay, upload, relays);
+                    self.take_in((above, relay % relays[above].len()), upload);
                 }
             }
             Event::Restarted { lost, .. } if *lost > 0 => {
@@ -55,8 +57,7 @@ impl Relayed {
         }
     }
 
-    fn take_in(&mut self, depth: usize, child: usize, upload: &EvidenceUpload, relays: &[Vec<&dyn Relay>]) {
-        let place = (depth, child % relays[depth].len());
+    fn take_in(&mut self, place: RelayAt, upload: &EvidenceUpload) {
         *self.taken_in.entry(place).or_default() += upload.evidence.count();
     }
 

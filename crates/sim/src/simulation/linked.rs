@@ -28,7 +28,8 @@ enum Due {
         features: Vec<f64>,
         reward: f64,
     },
-    Up(AgentId, UpFrame),
+    /// A frame of an agent is at the relay of this number, or at the root if there are none.
+    Up(AgentId, usize, UpFrame),
     Down(AgentId, DownFrame),
     /// A frame of a relay is at its parent.
     RelayUp(RelayPlace, UpFrame),
@@ -90,6 +91,8 @@ struct Place {
     /// What a crashed agent left on its disk.
     saved: Option<Vec<u8>>,
     incarnation: Incarnation,
+    /// The number of the relay that the agent speaks to, among those of the lowest level.
+    relay: usize,
     timer: Option<Tick>,
     seen: bool,
     /// Whether the agent has left and will never come back.
@@ -104,10 +107,12 @@ pub(super) fn run(
     observer: &mut dyn Observer,
     planted_bug: bool,
 ) -> Result<Tally, RunError> {
-    let place = || Place {
+    let lowest = config.topology.relays().last().copied().unwrap_or(1);
+    let place = |agent: u64| Place {
         endpoint: None,
         saved: None,
         incarnation: Incarnation(0),
+        relay: (agent % lowest) as usize,
         timer: None,
         seen: false,
         gone: false,
@@ -126,7 +131,7 @@ pub(super) fn run(
         levels: cast.levels.clone(),
         root: Station { hub: new_root(config, &cast.levels, cast.shape)?, log: Vec::new(), timer: None },
         relays: Vec::new(),
-        places: std::iter::repeat_with(place).take(config.agents as usize).collect(),
+        places: (0..config.agents).map(place).collect(),
         queue: Queue::new(),
         up: Links::new(link(depth), config.seed, "link-up"),
         down: Links::new(link(depth), config.seed, "link-down"),
@@ -166,7 +171,7 @@ pub(super) fn run(
             Due::Reward { agent, user, features, reward } => {
                 linked.learn(agent, user, &features, reward, now, &cast, observer)?;
             }
-            Due::Up(agent, frame) => linked.at_hub(agent, frame, now, observer)?,
+            Due::Up(agent, relay, frame) => linked.at_hub(agent, relay, frame, now, observer)?,
             Due::RelayUp(place, frame) => linked.at_parent(place, frame, now, observer)?,
             Due::RelayDown(place, frame) => linked.at_relay(place, frame, now, observer)?,
             Due::RelayTimer(place) => linked.tick_hub(Some(place), now, observer),
@@ -379,7 +384,11 @@ impl Linked {
     /// The relay above a child of a level, or nothing if that is the root.
     fn parent(&self, level: usize, child: u64) -> Option<RelayPlace> {
         let depth = level.checked_sub(1)?;
-        let relay = (child % self.relays[depth].len() as u64) as usize;
+        let relay = if level == self.relays.len() {
+            self.places[child as usize].relay
+        } else {
+            (child % self.relays[depth].len() as u64) as usize
+        };
         Some(RelayPlace { depth, relay })
     }
 
@@ -400,16 +409,18 @@ impl Linked {
     fn at_hub(
         &mut self,
         agent: AgentId,
+        relay: usize,
         frame: UpFrame,
         now: Tick,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
-        if self.places[agent.0 as usize].gone {
-            // Whoever leaves for good takes the link along.
+        let place = &self.places[agent.0 as usize];
+        if place.gone || (place.relay != relay && !self.relays.is_empty()) {
+            // An agent that leaves for good, or for another relay, takes the link along.
             return Ok(());
         }
         let repeated = self.planted_bug.then(|| as_new(&frame)).flatten();
-        let parent = self.parent(self.relays.len(), agent.0);
+        let parent = self.relays.len().checked_sub(1).map(|depth| RelayPlace { depth, relay });
         let step = self.station(parent).hub.receive(now, agent, frame)?;
         for entry in &step.log {
             match &entry.event {
@@ -563,8 +574,9 @@ impl Linked {
             let bare = if frame.greeting > 0 { "greeting" } else { "acknowledgement" };
             let kind = frame.message.as_ref().map_or(bare, Uplink::kind);
             self.count(Sent { direction: Direction::Up, agent, kind, cost: frame.cost() });
+            let relay = self.places[agent.0 as usize].relay;
             for at in self.up.arrivals(agent, now) {
-                self.queue.push(at, Due::Up(agent, frame.clone()));
+                self.queue.push(at, Due::Up(agent, relay, frame.clone()));
             }
         }
         let place = &mut self.places[agent.0 as usize];
@@ -588,8 +600,9 @@ impl Linked {
         cast: &Cast,
         observer: &mut dyn Observer,
     ) -> Result<(), RunError> {
-        let relay_restart = self.config.topology.relay_restart;
-        if self.faults.is_empty() && relay_restart == 0.0 {
+        let (relay_restart, relay_change) =
+            (self.config.topology.relay_restart, self.config.topology.relay_change);
+        if self.faults.is_empty() && relay_restart == 0.0 && relay_change == 0.0 {
             return Ok(());
         }
         let mut stream = self.config.seed.stream("faults", 0, step);
@@ -607,7 +620,29 @@ impl Linked {
             let relay = stream.below(self.relays[depth].len() as u64) as usize;
             self.restart_relay(RelayPlace { depth, relay }, now, observer)?;
         }
+        if stream.uniform() < relay_change
+            && let Some(lowest) = self.relays.last()
+        {
+            let relay = stream.below(lowest.len() as u64) as usize;
+            let agent = AgentId(stream.below(self.config.agents));
+            self.choose_at_last(agent, now, cast, observer)?;
+            self.change_relay(agent, relay, now, observer);
+        }
         Ok(())
+    }
+
+    /// An agent that is there leaves its relay and begins a new life at another one.
+    fn change_relay(&mut self, agent: AgentId, relay: usize, now: Tick, observer: &mut dyn Observer) {
+        let place = &self.places[agent.0 as usize];
+        if place.endpoint.is_none() || place.relay == relay {
+            return;
+        }
+        self.crash(agent, false, now, observer);
+        let left = self.parent(self.relays.len(), agent.0);
+        let step = self.station(left).hub.leave(now, agent);
+        observer.observe(&Event::Ticked, self);
+        self.follow(left, step, now);
+        self.places[agent.0 as usize].relay = relay;
     }
 
     fn crash(&mut self, agent: AgentId, durable: bool, now: Tick, observer: &mut dyn Observer) {
@@ -715,6 +750,10 @@ impl Stage for Linked {
 
     fn incarnation(&self, agent: AgentId) -> Incarnation {
         self.places.get(agent.0 as usize).map_or(Incarnation(0), |place| place.incarnation)
+    }
+
+    fn relay_of(&self, agent: AgentId) -> Option<usize> {
+        self.relays.last().map(|_| self.places[agent.0 as usize].relay)
     }
 
     fn relays(&self) -> Vec<Vec<&dyn Relay>> {

@@ -52,6 +52,33 @@ impl Life {
         Err(ProtocolError::FrameGap { expected: received, got: number })
     }
 
+    /// The coordinator has told the number of its history. If it is not the one that this life began with, the coordinator
+    /// cannot know what this life has said: a message without an answer may count elsewhere, and would count twice. This
+    /// life is set aside, and the error says so.
+    pub(in crate::agent) fn compare_history(
+        &mut self,
+        told: Option<u64>,
+        now: Tick,
+        config: &AgentConfig,
+    ) -> Result<(), String> {
+        let (Some(known), Some(told)) = (self.rules.history, told) else {
+            self.rules.history = told.or(self.rules.history);
+            return Ok(());
+        };
+        if known == told {
+            return Ok(());
+        }
+        let why = "this coordinator is not the one that this life has joined, or has begun again";
+        let frame = self.endpoint.unanswered().unwrap_or(0);
+        self.set_aside("elsewhere", why, frame, now, config);
+        Err(why.to_owned())
+    }
+
+    /// The next life begins at a coordinator with this history.
+    pub(in crate::agent) fn begin_at(&mut self, history: Option<u64>) {
+        self.rules.history = history.or(self.rules.history);
+    }
+
     /// The next join asks for a new life in place of the one that was superseded.
     pub(in crate::agent) fn live_again(&mut self) {
         self.status.superseded = None;

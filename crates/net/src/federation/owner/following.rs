@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use posse_core::session::{Hub, LogEntry, LogEvent};
 use posse_core::{AgentId, Epoch};
+use ring::rand::{SecureRandom, SystemRandom};
 use tracing::{error, info, warn};
 
 use super::{Outcome, Owner, State};
 use crate::federation::last_words::LastWords;
 use crate::federation::lives::Lives;
 use crate::federation::{FederationError, RETRY, config};
-use crate::log::{Leadership, Log, LogError};
+use crate::log::{HISTORY_FILE, Leadership, Log, LogError};
 
 /// The longest pause before a log that several processes share is looked at again: a database that is failed over comes
 /// back within seconds, and agents wait for it.
@@ -138,6 +139,8 @@ impl Owner {
         if let Some(lives) = log.lives()? {
             self.lives = Lives::from_kept(&lives);
         }
+        self.history = history(&mut *log)?;
+        self.is_lost = false;
         self.last_words = last_words;
         self.time.go_on_from(hub.latest());
         if lost > 0 {
@@ -228,4 +231,19 @@ impl Standby {
         }
         Ok(true)
     }
+}
+
+/// The number of a log's history, drawn when it begins and kept beside it.
+fn history(log: &mut dyn Log) -> Result<u64, LogError> {
+    let kept = log.beside(HISTORY_FILE)?.and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+    if let Some(history) = kept {
+        return Ok(history);
+    }
+    let mut bytes = [0; 8];
+    let silent =
+        |_| LogError::io("the system's random generator")(std::io::Error::other("it does not answer"));
+    SystemRandom::new().fill(&mut bytes).map_err(silent)?;
+    let history = u64::from_le_bytes(bytes).max(1);
+    log.keep_beside(HISTORY_FILE, history.to_string().as_bytes())?;
+    Ok(history)
 }

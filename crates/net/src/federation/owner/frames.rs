@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use posse_core::session::{DownFrame, LogEvent, Step, UpFrame};
-use posse_core::{AgentId, Epoch, Incarnation, Tick};
+use posse_core::{AgentId, Epoch, Incarnation, ProtocolError, Tick};
 use serde_json::json;
 use tonic::Status;
+use tracing::error;
 
 use super::{Outcome, Owner, quarantined};
 use crate::federation::outbox::Posted;
@@ -96,6 +97,9 @@ impl Owner {
         if self.conduct.is_quarantined(agent) {
             return Err(quarantined());
         }
+        if self.is_lost {
+            return Err(self.unavailable());
+        }
         let Some(state) = &mut self.state else {
             return Err(self.unavailable());
         };
@@ -147,11 +151,28 @@ impl Owner {
         };
         match state.hub.hear(now, frame) {
             Ok(step) => {
+                if std::mem::take(&mut self.is_lost) {
+                    self.trouble(None);
+                }
                 self.follow(step, outcome);
                 outcome.heard.push(reply);
             }
-            Err(error) => drop(reply.send(Err(error.into()))),
+            Err(error) => {
+                if matches!(error, ProtocolError::FrameGap { .. }) {
+                    self.lose_parent("the parent has heard more of this relay than its log holds");
+                }
+                drop(reply.send(Err(error.into())));
+            }
         }
+    }
+
+    /// A relay cannot go on without counting something twice: says so, and takes nothing more from its children.
+    pub(super) fn lose_parent(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_lost, true) {
+            error!(federation = self.config.name, why, "this relay cannot go on");
+        }
+        let remedy = "move its data away and start it as a new relay; its agents begin new lives there";
+        self.trouble(Some(format!("{why}: {remedy}")));
     }
 
     /// Puts what a hub did into the outcome.

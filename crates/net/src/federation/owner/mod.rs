@@ -62,6 +62,11 @@ struct Owner {
     mailboxes: BTreeMap<AgentId, VecDeque<DownFrame>>,
     waiting: VecDeque<AgentId>,
     lives: Lives,
+    /// The number of this coordinator's history.
+    history: u64,
+    /// What a relay remembers is not what its parent knows of it. Nothing is taken from its children, because nothing would
+    /// arrive.
+    is_lost: bool,
     presence: Presence,
     last_words: LastWords,
     conduct: Conduct,
@@ -135,6 +140,8 @@ pub(super) fn spawn(
         mailboxes: BTreeMap::new(),
         waiting: VecDeque::new(),
         lives: Lives::default(),
+        history: 0,
+        is_lost: false,
         presence: Presence::default(),
         last_words: LastWords::default(),
         conduct: Conduct::default(),
@@ -287,6 +294,7 @@ impl Owner {
                 let before = self.lives.speaker(agent);
                 let life = match &self.state {
                     None => Err(self.unavailable()),
+                    Some(_) if self.is_lost => Err(self.unavailable()),
                     Some(_) if shut_out => Err(quarantined()),
                     Some(state) => self.lives.join(&state.hub, agent, resumes, &process),
                 };
@@ -316,7 +324,8 @@ impl Owner {
                 let last_word = self.last_words.of(agent, process.life).filter(|_| resumes);
                 let last_heard = self.last_heard(agent, process.life).filter(|_| resumes);
                 outcome.lives.insert(agent, self.lives.to_keep(agent));
-                outcome.joined.push((reply, Joined { life, last_word, last_heard }));
+                let history = self.history;
+                outcome.joined.push((reply, Joined { life, last_word, last_heard, history }));
             }
             Command::Leave { agent, instance, reply } => match &mut self.state {
                 None => drop(reply.send(Err(self.unavailable()))),
@@ -337,6 +346,10 @@ impl Owner {
                     self.follow(step, outcome);
                 }
             }
+            Command::AskParent { reply } => {
+                let _ = reply.send(self.state.as_ref().and_then(|state| state.hub.question()));
+            }
+            Command::LoseParent { why } => self.lose_parent(&why),
             Command::Heard { frame, reply } => self.hear_parent(*frame, reply, now, outcome),
             Command::CutLink { agent, why } => {
                 self.let_go(agent, Status::unauthenticated(why));
