@@ -137,6 +137,7 @@ pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), I
 }
 
 /// Whether no entry is infinite or not a number.
+#[allow(clippy::eq_op, reason = "the difference of a number to itself is what tells")]
 #[inline(always)]
 fn all_finite(features: &[f64]) -> bool {
     // x − x is zero, unless x is infinite or not a number. Gathering bits without an early exit runs in vector registers,
