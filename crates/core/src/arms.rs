@@ -1,5 +1,7 @@
 //! The arms of one offer: a small matrix, one row of features an arm, in contiguous memory.
 
+use pulp::Arch;
+
 use crate::error::InputError;
 
 /// The arms an agent chooses among. Every feature in here is finite: adding an arm is the check.
@@ -44,7 +46,8 @@ impl Arms {
         let before = self.features.len();
         self.features.extend_from_slice(rows);
         // The copy is in the fastest cache now, where the rows may not have been.
-        if !all_finite(&self.features[before..]) {
+        let copied = &self.features[before..];
+        if !Arch::new().dispatch(|| all_finite(copied)) {
             self.features.truncate(before);
             // The arm with the wrong feature says which of its features it is.
             rows.chunks_exact(self.dimension).try_for_each(|row| check_features(self.dimension, row))?;
@@ -134,6 +137,8 @@ pub(crate) fn check_features(dimension: usize, features: &[f64]) -> Result<(), I
 }
 
 /// Whether no entry is infinite or not a number.
+#[allow(clippy::eq_op, reason = "the difference of a number to itself is what tells")]
+#[inline(always)]
 fn all_finite(features: &[f64]) -> bool {
     // x − x is zero, unless x is infinite or not a number. Gathering bits without an early exit runs in vector registers,
     // and the bits of one entry need not wait for those of the entry before, as sums would.

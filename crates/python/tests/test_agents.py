@@ -243,7 +243,7 @@ def test_long_calls_release_the_lock_and_brief_ones_keep_it() -> None:
     large = np.linspace(-1, 1, 200 * 100).reshape(200, 100)
     long = posse.Federation("lin-ucb", dimension=100).agent(0)
     assert lets_others_run(long, large, 2000)
-    assert not lets_others_run(made("lin-ucb").agent(0), ARMS, 2000)
+    assert not lets_others_run(made("lin-ucb").agent(0), ARMS, 200_000)
 
 
 def test_threads_share_an_agent() -> None:

@@ -90,9 +90,11 @@ fn entry(record: &Record) -> String {
 }
 
 fn absent(figure: &Figure) -> String {
-    let fetch = if figure.status == Status::NeedsData { " --fetch" } else { "" };
+    let text = figures::current_text(&figure.id);
+    let can_fetch = text.as_deref().and_then(figures::data_set).is_some();
+    let fetch = if figure.status == Status::NeedsData && can_fetch { " --fetch" } else { "" };
     // What is known of it without results of record, if its experiment says something.
-    let description = figures::current_text(&figure.id).as_deref().and_then(figures::description);
+    let description = text.as_deref().and_then(figures::description);
     format!(
         "\n### {}: {}\n\nNot here: {}. `posse reproduce {}{fetch}`\n{}",
         figure.id,

@@ -123,8 +123,14 @@ fn histogram(histogram: &Histogram) -> String {
         .iter()
         .map(|(name, count)| {
             let width = 100.0 * *count as f64 / most as f64;
+            // A bar is never thinner than can be seen, so nothing has none.
+            let bar = if *count == 0 {
+                String::new()
+            } else {
+                format!("<span style=\"width:{width:.1}%\"></span>")
+            };
             format!(
-                "<tr><th scope=\"row\">{}</th><td>{count}</td><td class=\"length c0\"><span style=\"width:{width:.1}%\"></span></td></tr>\n",
+                "<tr><th scope=\"row\">{}</th><td>{count}</td><td class=\"length c0\">{bar}</td></tr>\n",
                 escape(name)
             )
         })
