@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::run::{cargo_command, output, run};
 
 /// The programs in `fuzz/fuzz_targets`, and how many inputs each tries in the test command: its seeds and changes of them,
-/// about five seconds' worth.
+/// half a minute to a minute of one processor.
 const TARGETS: [(&str, u64); 4] = [
     ("decode_uplink", 20_000),
     ("decode_downlink", 20_000),
@@ -40,13 +40,20 @@ pub(crate) fn command(root: &Path, options: &[&str]) -> Result<(), String> {
             return Err(format!("there is no target {option:?}; there are {}", names.join(", ")));
         }
     }
-    fuzz(root, targets.into_iter().map(|name| (name, Limit::Seconds(seconds))))
+    let (host, home) = (build(root)?, root.join("target/fuzz"));
+    targets.into_iter().try_for_each(|target| one(root, &host, target, &home, Limit::Seconds(seconds)))
 }
 
 /// Builds every target and runs it with inputs that are the same every time.
 pub(crate) fn all(root: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(root.join("target/fuzz/corpus"));
-    fuzz(root, TARGETS.into_iter().map(|(name, runs)| (name, Limit::Runs(runs))))
+    let (host, home) = (&build(root)?, &root.join("target/fuzz"));
+    // All at once: a fuzzer keeps one processor busy, and how many inputs it tries does not depend on the others.
+    std::thread::scope(|scope| {
+        let start = |(target, runs)| scope.spawn(move || one(root, host, target, home, Limit::Runs(runs)));
+        let running = TARGETS.map(start);
+        running.into_iter().try_for_each(|fuzzer| fuzzer.join().expect("it returns its errors"))
+    })
 }
 
 /// When a fuzzer stops.
@@ -56,25 +63,23 @@ enum Limit {
     Runs(u64),
 }
 
-fn fuzz<'n>(root: &Path, targets: impl Iterator<Item = (&'n str, Limit)>) -> Result<(), String> {
+/// Builds every target. Returns the host that they are built for.
+fn build(root: &Path) -> Result<String, String> {
     let version = output(Command::new("rustc").arg("-vV").current_dir(root))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
     // With a target named, the flags are for the targets alone and not for build scripts and macros.
     let build =
         ["build", "--package=posse-fuzz", "--bins", "--features=libfuzzer", "--locked", "--target", host];
     run(cargo_command(root).args(build).env("RUSTFLAGS", COVERAGE.join(" ")))?;
-    let home = root.join("target/fuzz");
-    for (target, limit) in targets {
-        let program = root.join(format!("target/{host}/debug/{target}"));
-        one(&program, target, &home, limit)?;
-    }
-    Ok(())
+    Ok(host.to_owned())
 }
 
-fn one(program: &Path, target: &str, home: &Path, limit: Limit) -> Result<(), String> {
+/// Runs one target to its limit, from seeds that it makes itself.
+fn one(root: &Path, host: &str, target: &str, home: &Path, limit: Limit) -> Result<(), String> {
+    let program = root.join(format!("target/{host}/debug/{target}"));
     let seeds = home.join("seeds").join(target);
     let _ = std::fs::remove_dir_all(&seeds);
-    run(Command::new(program).env("POSSE_SEEDS", &seeds))?;
+    run(Command::new(&program).env("POSSE_SEEDS", &seeds))?;
     let directory = |name: &str| -> Result<PathBuf, String> {
         let path = home.join(name).join(target);
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -86,7 +91,7 @@ fn one(program: &Path, target: &str, home: &Path, limit: Limit) -> Result<(), St
         Limit::Seconds(seconds) => println!("   {target}: {seconds} s from {count} seeds"),
         Limit::Runs(runs) => println!("   {target}: {runs} inputs from {count} seeds"),
     }
-    let mut fuzzer = Command::new(program);
+    let mut fuzzer = Command::new(&program);
     // libFuzzer writes what it finds into the first directory.
     fuzzer.arg(corpus).arg(seeds);
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
@@ -104,7 +109,7 @@ fn one(program: &Path, target: &str, home: &Path, limit: Limit) -> Result<(), St
     })?;
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     if let Some(done) = said.lines().rev().find(|line| line.contains(" DONE ")) {
-        println!("   {}", done.trim());
+        println!("   {target}: {}", done.trim());
     }
     Ok(())
 }

@@ -40,8 +40,10 @@ pub(crate) fn run(
 ) -> anyhow::Result<Vec<Option<Outcome>>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().context("cannot start threads")?;
     let trouble: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+    // Processors that would have no cell prepare the offers of those that there are.
+    let threads = (pool.current_num_threads() / cells.len().max(1)).max(1);
     let run_one = |(index, cell): (usize, &&Cell)| {
-        let outcome = run_cell(cell, curves, progress, stop)?;
+        let outcome = run_cell(cell, threads, curves, progress, stop)?;
         if let Err(error) = keep(cell, &outcome) {
             stop.store(true, Ordering::Relaxed);
             trouble.lock().expect("nobody panics with it").get_or_insert(error);
@@ -64,8 +66,15 @@ pub(crate) fn run(
     Ok(outcomes)
 }
 
-/// Runs one cell. A panic counts as the failure of this cell only. `None` if the run was stopped.
-fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool) -> Option<Outcome> {
+/// Runs one cell on up to `threads` threads. A panic counts as the failure of this cell only. `None` if the run was
+/// stopped.
+fn run_cell(
+    cell: &Cell,
+    threads: usize,
+    curves: Curves,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> Option<Outcome> {
     if stop.load(Ordering::Relaxed) {
         return None;
     }
@@ -79,7 +88,7 @@ fn run_cell(cell: &Cell, curves: Curves, progress: &Progress, stop: &AtomicBool)
     let ledger = Ledger::new(cell.config.agents);
     let curve = Curve::new(cell.config.horizon);
     let mut watch = Watch { curve, ledger, groups, stop, cell, progress, looked: start };
-    let run = AssertUnwindSafe(|| cell.config.run(&mut watch));
+    let run = AssertUnwindSafe(|| cell.config.run_on(threads, &mut watch));
     Some(match catch_unwind(run) {
         Ok(Ok(tally)) if !(tally.regret.is_finite() && tally.reward.is_finite()) => {
             Err(format!("regret {} or reward {} is no finite number", tally.regret, tally.reward))

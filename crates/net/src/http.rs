@@ -29,7 +29,11 @@ impl Accepts for TcpListener {
     type Io = TcpStream;
 
     async fn accept_one(&self) -> io::Result<TcpStream> {
-        Ok(self.accept().await?.0)
+        let stream = self.accept().await?.0;
+        // An answer is written at once. Holding back its end until the caller has confirmed its beginning saves nothing.
+        // A connection that the caller has closed already fails here and is noticed by the first read.
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
     }
 }
 
@@ -66,8 +70,9 @@ impl<L: Accepts + Sync> axum::serve::Listener for Limited<L> {
                 Ok(stream) => {
                     // Beyond the limit, connections are closed at once.
                     if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-                        let timer = Box::pin(tokio::time::sleep(self.patience));
-                        return (Timed { stream, timer, patience: self.patience, _place: place }, ());
+                        let until = Instant::now() + self.patience;
+                        let timer = Box::pin(tokio::time::sleep_until(until));
+                        return (Timed { stream, until, timer, patience: self.patience, _place: place }, ());
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -87,6 +92,9 @@ impl<L: Accepts + Sync> axum::serve::Listener for Limited<L> {
 /// A connection that is closed when it was not answered anything in time.
 pub(crate) struct Timed<S> {
     stream: S,
+    /// When it is closed, unless something is answered before.
+    until: Instant,
+    /// Ends at a value that `until` had: an answer moves `until` alone, because setting a timer anew takes a lock.
     timer: Pin<Box<Sleep>>,
     patience: Duration,
     _place: OwnedSemaphorePermit,
@@ -98,8 +106,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection is idle")));
+        while self.timer.as_mut().poll(context).is_ready() {
+            let until = self.until;
+            if until <= Instant::now() {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection is idle")));
+            }
+            self.timer.as_mut().reset(until);
         }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
@@ -112,8 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes));
-        let until = Instant::now() + self.patience;
-        self.timer.as_mut().reset(until);
+        self.until = Instant::now() + self.patience;
         Poll::Ready(written)
     }
 
@@ -133,6 +144,29 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    /// A connection whose patience has ended and whose caller sends nothing, with the caller's end.
+    async fn overdue() -> (Timed<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
+        let (stream, caller) = tokio::io::duplex(64);
+        let (until, places) = (Instant::now(), Arc::new(Semaphore::new(1)));
+        let mut timer = Box::pin(tokio::time::sleep_until(until));
+        timer.as_mut().await;
+        let place = places.acquire_owned().await.unwrap();
+        (Timed { stream, until, timer, patience: Duration::from_secs(3600), _place: place }, caller)
+    }
+
+    #[tokio::test]
+    async fn an_answer_gives_a_connection_its_whole_patience_again() {
+        let (mut silent, _caller) = overdue().await;
+        let read = silent.read_u8().await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let (mut answered, mut caller) = overdue().await;
+        answered.write_u8(1).await.unwrap();
+        // The timer has ended, and the connection may still be read from.
+        caller.write_u8(7).await.unwrap();
+        assert_eq!(answered.read_u8().await.unwrap(), 7);
+        assert!(answered.timer.deadline() == answered.until, "the timer goes on to the new end");
+    }
 
     #[tokio::test]
     async fn connections_that_are_not_used_are_closed_and_their_places_free_again() {

@@ -1,5 +1,7 @@
 //! O27: the same configuration gives the same bits, whoever runs it and over whatever perfect link.
 
+use std::ops::ControlFlow;
+
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, JoinPolicy, Placement, ProtocolConfig,
     SyncLinUcb, TimeSpan,
@@ -86,6 +88,41 @@ fn o27_another_seed_gives_another_run() {
         let other = RunConfig { seed: posse_core::Seed(12), ..config.clone() };
         assert_ne!(run(&config).0.choices(), run(&other).0.choices(), "{}", config.algorithm.name());
     }
+}
+
+/// The papers' network and a bad one, every family's world, agents that leave, and a number of interactions that no
+/// batch divides.
+#[test]
+fn runs_whose_offers_other_threads_prepare_have_the_same_bits() {
+    let mut runs: Vec<_> = all_runs().into_iter().map(|run| (run, 3)).collect();
+    let arrivals = [ArrivalConfig::Churn { lifetime: 0.3 }, ArrivalConfig::Bursts { mean_length: 5.0 }];
+    for (arrival, threads) in arrivals.into_iter().zip([2, 5]) {
+        let few = all_runs().into_iter().take(3);
+        runs.extend(few.map(|run| (RunConfig { arrival: arrival.clone(), ..run }, threads)));
+    }
+    for (config, threads) in runs {
+        let mut log = Log::default();
+        let tally = config.run_on(threads, &mut log).unwrap();
+        assert_same(&(log, tally), &run(&config), config.algorithm.name());
+    }
+}
+
+/// Stops a run after ten interactions.
+struct Impatient;
+
+impl posse_sim::Observer for Impatient {
+    fn observe(&mut self, _: &posse_sim::Event<'_>, _: &dyn posse_sim::Stage) {}
+
+    fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
+        if tally.interactions < 10 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+#[test]
+fn threads_that_prepare_offers_end_with_a_run_that_is_stopped() {
+    let config = RunConfig { horizon: 1_000_000, ..all_runs().remove(0) };
+    let stopped = config.run_on(3, &mut Impatient).unwrap_err();
+    assert_eq!(stopped, posse_sim::RunError::Stopped { interactions: 10 });
 }
 
 /// Threads share scratch memory between the models of a thread; what was in it must not matter.

@@ -22,6 +22,10 @@ use super::{Ending, print, print_json};
 
 const DIMENSION: usize = 25;
 const ARMS: usize = 25;
+/// Choices with their rewards in a batch.
+const BATCH: usize = 100;
+/// Connections of applications to a busy sidecar.
+const APPLICATIONS: usize = 16;
 /// As long as a batch of one upload.
 const RECORD: usize = 3000;
 /// Limits of a coordinator's file that do not stand in the way of a load from one address.
@@ -77,7 +81,11 @@ pub(super) struct Measured {
     core_per_second: f64,
     library_per_second: f64,
     durable_per_second: f64,
+    /// With a state on the disk, in batches that are written at once.
+    batched_per_second: f64,
     sidecar_per_second: f64,
+    /// Over several connections at a time.
+    busy_sidecar_per_second: f64,
 }
 
 impl Args {
@@ -147,10 +155,14 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
     let bytes_per_idle_agent = (after - before) / crowd.len().max(1) as f64;
     let idle_agents = crowd.len();
     drop((warm, crowd));
-    let (core_per_second, library_per_second) = choices(&coordinator.url, None).await?;
+    let Choices { core: core_per_second, library: library_per_second, .. } =
+        choices(&coordinator.url, None).await?;
     let state = args.data.join("agent");
-    let (_, durable_per_second) = choices(&coordinator.url, Some(&state)).await?;
-    let sidecar_per_second = over_http(&coordinator.url, &args.data).await?;
+    let Choices { library: durable_per_second, batches: batched_per_second, .. } =
+        choices(&coordinator.url, Some(&state)).await?;
+    let sidecar = sidecar(&coordinator.url, &args.data)?;
+    let sidecar_per_second = over_http(&sidecar, 1, 2000).await?;
+    let busy_sidecar_per_second = over_http(&sidecar, APPLICATIONS, 2000).await?;
     Ok(Measured {
         sync_millis,
         uploads,
@@ -161,7 +173,9 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
         core_per_second,
         library_per_second,
         durable_per_second,
+        batched_per_second,
         sidecar_per_second,
+        busy_sidecar_per_second,
     })
 }
 
@@ -212,8 +226,18 @@ pub(super) fn table(measured: &Measured) -> String {
     );
     let _ = writeln!(
         text,
-        "  the same over HTTP, one connection              {:>10.0} a second",
+        "  the same in batches of {BATCH}                      {:>10.0} a second",
+        measured.batched_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same over HTTP, two requests, one connection{:>10.0} a second",
         measured.sidecar_per_second
+    );
+    let _ = writeln!(
+        text,
+        "  the same over HTTP, {APPLICATIONS} connections             {:>10.0} a second",
+        measured.busy_sidecar_per_second
     );
     text
 }
@@ -321,8 +345,18 @@ fn offers() -> anyhow::Result<Vec<Arms>> {
     (0..64).map(offer).collect()
 }
 
-/// Interactions in a second: of the machine alone, and of the library around it, in turns.
-async fn choices(url: &str, state: Option<&Path>) -> anyhow::Result<(f64, f64)> {
+/// Interactions in a second.
+struct Choices {
+    /// Of the machine alone.
+    core: f64,
+    /// Of the library around it.
+    library: f64,
+    /// Of the library, in batches.
+    batches: f64,
+}
+
+/// Measures interactions of the machine, of the library and in batches, in turns.
+async fn choices(url: &str, state: Option<&Path>) -> anyhow::Result<Choices> {
     const MANY: usize = 20_000;
     let config = AgentConfig {
         coordinator: url.into(),
@@ -338,7 +372,7 @@ async fn choices(url: &str, state: Option<&Path>) -> anyhow::Result<(f64, f64)> 
     let federation = Federation { agents: 100, horizon: 1_000_000, seed: Seed(0) };
     let mut machine = algorithm.agent(AgentId(1_000_000), Shape::shared(DIMENSION), &federation)?;
     let offers = offers()?;
-    let (mut core, mut library) = (f64::INFINITY, f64::INFINITY);
+    let mut shortest = [f64::INFINITY; 3];
     for _ in 0..5 {
         let began = Instant::now();
         for round in 0..MANY {
@@ -346,69 +380,93 @@ async fn choices(url: &str, state: Option<&Path>) -> anyhow::Result<(f64, f64)> 
             let choice = machine.choose(UserId(0), offer)?;
             machine.learn(UserId(0), offer.row(choice.arm), (round % 3) as f64)?;
         }
-        core = core.min(began.elapsed().as_secs_f64());
+        shortest[0] = shortest[0].min(began.elapsed().as_secs_f64());
         let began = Instant::now();
         for round in 0..MANY {
             let chosen = agent.choose(UserId(0), &offers[round % offers.len()])?;
             agent.reward(chosen.id, (round % 3) as f64)?;
         }
-        library = library.min(began.elapsed().as_secs_f64());
+        shortest[1] = shortest[1].min(began.elapsed().as_secs_f64());
+        let began = Instant::now();
+        for first in (0..MANY).step_by(BATCH) {
+            let batch = agent.batch();
+            for round in first..first + BATCH {
+                let chosen = batch.choose(UserId(0), &offers[round % offers.len()])?;
+                batch.reward(chosen.id, (round % 3) as f64)?;
+            }
+            batch.end();
+        }
+        shortest[2] = shortest[2].min(began.elapsed().as_secs_f64());
     }
     agent.abort().await;
-    Ok((MANY as f64 / core, MANY as f64 / library))
+    let [core, library, batches] = shortest.map(|seconds| MANY as f64 / seconds);
+    Ok(Choices { core, library, batches })
 }
 
-/// Interactions in a second through a sidecar, over one connection.
-async fn over_http(url: &str, data: &Path) -> anyhow::Result<f64> {
-    const MANY: usize = 2_000;
+/// An agent with a state, as a process that applications ask over HTTP.
+fn sidecar(url: &str, data: &Path) -> anyhow::Result<Process> {
     let state = data.join("sidecar");
-    let sidecar = Process::start(&[
-        "agent",
-        "--agent",
-        "1000001",
-        "--coordinator",
-        url,
-        "--state",
-        &state.to_string_lossy(),
-        "--listen",
-        "127.0.0.1:0",
-    ])?;
-    let address = sidecar.url.split("//").nth(1).context("no address")?;
-    let mut stream = tokio::net::TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let offers = offers()?;
-    let rows = |offer: &Arms| (0..offer.len()).map(|arm| offer.row(arm).to_vec()).collect::<Vec<_>>();
-    let bodies: Vec<String> =
-        offers.iter().map(|offer| serde_json::json!({ "arms": rows(offer) }).to_string()).collect();
-    let began = Instant::now();
-    for round in 0..MANY {
-        let chosen = post(&mut stream, "/choose", &bodies[round % bodies.len()]).await?;
-        let chosen: serde_json::Value = serde_json::from_slice(&chosen)?;
-        let reward = serde_json::json!({ "id": chosen["id"], "reward": (round % 3) as f64 }).to_string();
-        post(&mut stream, "/reward", &reward).await?;
-    }
-    Ok(MANY as f64 / began.elapsed().as_secs_f64())
+    let state = state.to_string_lossy();
+    let arguments =
+        ["agent", "--agent", "1000001", "--coordinator", url, "--state", &state, "--listen", "127.0.0.1:0"];
+    Process::start(&arguments)
 }
 
-/// A request over an open connection; the body of the answer.
-async fn post(stream: &mut tokio::net::TcpStream, path: &str, body: &str) -> anyhow::Result<Vec<u8>> {
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
+/// Interactions in a second through a sidecar, over so many connections with `each` interactions, one after the other.
+async fn over_http(sidecar: &Process, connections: usize, each: usize) -> anyhow::Result<f64> {
+    let address = sidecar.url.split("//").nth(1).context("no address")?;
+    let rows = |offer: &Arms| (0..offer.len()).map(|arm| offer.row(arm).to_vec()).collect::<Vec<_>>();
+    let body = |offer: &Arms| serde_json::json!({ "arms": rows(offer) }).to_string();
+    let questions = offers()?.iter().map(|offer| request("/choose", &body(offer))).collect::<Vec<_>>();
+    let questions = std::sync::Arc::new(questions);
+    let mut streams = Vec::new();
+    for _ in 0..connections {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        streams.push(stream);
+    }
+    let began = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for mut stream in streams {
+        let questions = std::sync::Arc::clone(&questions);
+        tasks.spawn(async move {
+            for round in 0..each {
+                let chosen = ask(&mut stream, &questions[round % questions.len()]).await?;
+                let chosen: serde_json::Value = serde_json::from_slice(&chosen)?;
+                let reward =
+                    serde_json::json!({ "id": chosen["id"], "reward": (round % 3) as f64 }).to_string();
+                ask(&mut stream, &request("/reward", &reward)).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok((connections * each) as f64 / began.elapsed().as_secs_f64())
+}
+
+/// A request with a JSON body.
+fn request(path: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    let head = "host: localhost\r\ncontent-type: application/json";
+    format!("POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+/// Sends a request over an open connection and returns the body of the answer.
+async fn ask(stream: &mut tokio::net::TcpStream, request: &[u8]) -> anyhow::Result<Vec<u8>> {
+    stream.write_all(request).await?;
+    let mut answer = Vec::with_capacity(512);
     loop {
-        let read = stream.read(&mut buffer).await?;
-        if read == 0 {
+        if stream.read_buf(&mut answer).await? == 0 {
             bail!("the sidecar hung up");
         }
-        answer.extend_from_slice(&buffer[..read]);
-        let text = String::from_utf8_lossy(&answer);
-        let Some(end) = text.find("\r\n\r\n") else { continue };
-        let head = text[..end].to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+        let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(&answer[..end])?;
+        if !head.starts_with("HTTP/1.1 200 ") {
+            bail!("the sidecar answered {}", head.lines().next().unwrap_or_default());
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
         let length: usize = length.context("an answer without a length")?;
         if answer.len() >= end + 4 + length {
             return Ok(answer.split_off(end + 4));

@@ -1,6 +1,7 @@
 //! An agent beside its service: chooses locally and offline, learns whenever a reward comes, and speaks with
 //! the coordinator when there is something to say and a way to say it.
 
+mod batch;
 mod config;
 mod journal;
 mod life;
@@ -21,6 +22,7 @@ use thiserror::Error;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+pub use batch::Batch;
 pub use config::{AgentConfig, AgentTls, Carriage, NoiseOrigin};
 pub use life::AgentStatus;
 pub use rules::Rules;
@@ -225,8 +227,8 @@ impl Agent {
         arms: &Arms,
         limit: std::time::Duration,
     ) -> Result<Chosen, ChooseError> {
-        let mut changed = self.shared.changed.subscribe();
         if self.prepare(user, arms)? && !limit.is_zero() {
+            let mut changed = self.shared.changed.subscribe();
             let answered =
                 async { while self.life().machine().is_asking() && changed.changed().await.is_ok() {} };
             let _ = tokio::time::timeout(limit, answered).await;
@@ -237,10 +239,14 @@ impl Agent {
     /// Chooses one of `arms` for `user`. Never waits for the network: if the algorithm asks for news, they
     /// count for the choices after this one.
     pub fn choose(&self, user: UserId, arms: &Arms) -> Result<Chosen, ChooseError> {
+        self.choose_in(false, user, arms)
+    }
+
+    fn choose_in(&self, batch: bool, user: UserId, arms: &Arms) -> Result<Chosen, ChooseError> {
         let now = self.shared.config.clock.now();
         let mut life = self.life();
         let before = life.next_expiry();
-        let chosen = life.choose(user, arms, now, &self.shared.config);
+        let chosen = life.noting(batch, |life| life.choose(user, arms, now, &self.shared.config));
         if self.shared.config.carriage == Carriage::Link && life.next_expiry() != before {
             // The task that carries messages sleeps until the expiry that it knew of.
             self.shared.wake.notify_one();
@@ -252,9 +258,13 @@ impl Agent {
 
     /// Learns the reward of a choice, at any time after it.
     pub fn reward(&self, id: ChoiceId, reward: f64) -> Result<(), RewardError> {
+        self.reward_in(false, id, reward)
+    }
+
+    fn reward_in(&self, batch: bool, id: ChoiceId, reward: f64) -> Result<(), RewardError> {
         let now = self.shared.config.clock.now();
         let mut life = self.life();
-        life.reward(id, reward, now)?;
+        life.noting(batch, |life| life.reward(id, reward, now))?;
         self.shared.wake_for_mail(life);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::record::{HEADER, VERSION, header, list, mark, path, read_with, snapshot_file, write_batch};
+use super::record::{Draft, HEADER, VERSION, header, list, mark, path, read_with, snapshot_file};
 use super::{Log, LogError, Replay, SegmentInfo};
 
 /// A segment that is longer is followed by a new one.
@@ -32,7 +32,8 @@ pub struct FileLog {
     earlier_bytes: u64,
     segment_bytes: u64,
     replay: Option<Replay>,
-    buffer: Vec<u8>,
+    /// Entries that are written with the next append.
+    draft: Draft,
     /// Every batch is synced before the next one is written. Otherwise the owner syncs, by [`take_unsynced`](Self::take_unsynced).
     strict: bool,
     /// Earlier files, and the directory, that were not synced when a new file was begun.
@@ -128,7 +129,7 @@ impl FileLog {
             earlier_bytes,
             segment_bytes,
             replay: Some(replay),
-            buffer: Vec::new(),
+            draft: Draft::default(),
             strict,
             unsynced: Vec::new(),
             lock,
@@ -184,6 +185,29 @@ impl FileLog {
         let _ = self.seek_to_end();
     }
 
+    /// Writes the drafted entries as one batch. If that fails, they are gone.
+    fn write_draft(&mut self) -> Result<(), LogError> {
+        let written = self.try_to_write_draft();
+        self.draft.clear();
+        written
+    }
+
+    fn try_to_write_draft(&mut self) -> Result<(), LogError> {
+        if self.length >= self.segment_bytes {
+            self.roll()?;
+        }
+        let batch = self.draft.seal(self.next);
+        let bytes = batch.len() as u64;
+        if let Err(error) = (&*self.file).write_all(batch) {
+            self.retreat();
+            return Err(LogError::io(&self.path)(error));
+        }
+        self.length += bytes;
+        self.since_snapshot += bytes;
+        self.next += u64::from(self.draft.entries());
+        Ok(())
+    }
+
     /// Goes on in a new file.
     fn roll(&mut self) -> Result<(), LogError> {
         if self.strict {
@@ -205,6 +229,26 @@ impl FileLog {
 /// What an agent's journal does besides: it is synced and saved by threads that do not hold it.
 #[cfg(feature = "agent")]
 impl FileLog {
+    /// Adds the entry that `encode` appends to the next batch, which [`write_drafted`](Self::write_drafted) writes. Returns how
+    /// long the batch is now, in bytes.
+    pub(crate) fn draft(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
+        self.draft.push(encode);
+        self.draft.len()
+    }
+
+    /// Writes what was drafted, if anything was, as one batch. If that fails, it is gone.
+    pub(crate) fn write_drafted(&mut self) -> Result<(), LogError> {
+        if self.draft.entries() == 0 {
+            return Ok(());
+        }
+        self.write_draft()
+    }
+
+    /// Forgets what was drafted.
+    pub(crate) fn forget_drafted(&mut self) {
+        self.draft.clear();
+    }
+
     /// Everything that must be synced for all entries so far to be durable, and how many entries those are: for an
     /// owner that does not want to hold the log meanwhile.
     pub(crate) fn take_unsynced(&mut self) -> (Vec<Arc<File>>, u64) {
@@ -265,18 +309,10 @@ impl Saving {
 
 impl Log for FileLog {
     fn append(&mut self, entries: &[Vec<u8>]) -> Result<(), LogError> {
-        if self.length >= self.segment_bytes {
-            self.roll()?;
+        for entry in entries {
+            self.draft.push(|bytes| bytes.extend_from_slice(entry));
         }
-        write_batch(&mut self.buffer, self.next, entries);
-        if let Err(error) = (&*self.file).write_all(&self.buffer) {
-            self.retreat();
-            return Err(LogError::io(&self.path)(error));
-        }
-        self.length += self.buffer.len() as u64;
-        self.since_snapshot += self.buffer.len() as u64;
-        self.next += entries.len() as u64;
-        Ok(())
+        self.write_draft()
     }
 
     fn sync(&mut self, epoch: u64) -> Result<(), LogError> {

@@ -183,7 +183,7 @@ pub(super) fn read_segment(
 }
 
 /// Entries that were written at once.
-struct Batch<'b> {
+struct WrittenBatch<'b> {
     first: u64,
     entries: Vec<&'b [u8]>,
     /// The offset in the file at which the batch ends.
@@ -191,7 +191,7 @@ struct Batch<'b> {
 }
 
 /// The batch at `offset`, if it is there and whole.
-fn batch_at(bytes: &[u8], offset: usize) -> Option<Batch<'_>> {
+fn batch_at(bytes: &[u8], offset: usize) -> Option<WrittenBatch<'_>> {
     let head = bytes.get(offset..offset + BATCH_HEADER)?;
     let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
     if head[..4] != BATCH_MAGIC {
@@ -203,7 +203,7 @@ fn batch_at(bytes: &[u8], offset: usize) -> Option<Batch<'_>> {
         return None;
     }
     let first = u64::from_le_bytes(head[8..16].try_into().expect("eight bytes"));
-    split(body, word(16).into()).map(|entries| Batch { first, entries, end })
+    split(body, word(16).into()).map(|entries| WrittenBatch { first, entries, end })
 }
 
 /// The `count` entries that a batch holds, or nothing if that is not what the bytes are.
@@ -249,18 +249,59 @@ pub(super) fn header(first: u64, version: u32) -> [u8; HEADER] {
     header
 }
 
-/// The bytes of a batch whose first entry has the number `first`.
-pub(super) fn write_batch(bytes: &mut Vec<u8>, first: u64, entries: &[Vec<u8>]) {
-    bytes.clear();
-    bytes.extend_from_slice(&[0; BATCH_HEADER]);
-    join(bytes, entries);
-    let (head, body) = bytes.split_at_mut(BATCH_HEADER);
-    head[..4].copy_from_slice(&BATCH_MAGIC);
-    head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
-    head[8..16].copy_from_slice(&first.to_le_bytes());
-    head[16..20].copy_from_slice(&(entries.len() as u32).to_le_bytes());
-    let crc = checksum(&head[4..20], body);
-    head[20..].copy_from_slice(&crc.to_le_bytes());
+/// The bytes of a batch while entries are added to it.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+impl Draft {
+    /// Adds the entry that `encode` appends to the bytes.
+    pub(super) fn push(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        if self.bytes.is_empty() {
+            self.bytes.resize(BATCH_HEADER, 0);
+        }
+        let length_at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        let entry_at = self.bytes.len();
+        encode(&mut self.bytes);
+        let length = (self.bytes.len() - entry_at) as u32;
+        self.bytes[length_at..entry_at].copy_from_slice(&length.to_le_bytes());
+        self.entries += 1;
+    }
+
+    /// The bytes of the batch, whose first entry has the number `first`.
+    pub(super) fn seal(&mut self, first: u64) -> &[u8] {
+        if self.bytes.is_empty() {
+            self.bytes.resize(BATCH_HEADER, 0);
+        }
+        let (head, body) = self.bytes.split_at_mut(BATCH_HEADER);
+        head[..4].copy_from_slice(&BATCH_MAGIC);
+        head[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        head[8..16].copy_from_slice(&first.to_le_bytes());
+        head[16..20].copy_from_slice(&self.entries.to_le_bytes());
+        let crc = checksum(&head[4..20], body);
+        head[20..].copy_from_slice(&crc.to_le_bytes());
+        &self.bytes
+    }
+
+    /// Returns how many entries there are.
+    pub(super) const fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Returns how many bytes there are.
+    #[cfg(feature = "agent")]
+    pub(super) const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets all entries and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries = 0;
+    }
 }
 
 /// Appends entries to `bytes`, each after its length.

@@ -1,6 +1,7 @@
 //! The network runtime as a whole: real sockets on loopback, real files.
 
 mod administration;
+mod batches;
 mod copies;
 mod delivery;
 mod door;

@@ -57,6 +57,22 @@ async fn choices_and_rewards_travel_over_http() {
     assert_eq!(post("/choose", json!({ "arms": [] })).await.0, 422);
     assert_eq!(post("/choose", json!({ "arms": arms, "what": 1 })).await.0, 422);
     assert_eq!(call(at, "POST", "/choose", "{").await.0, 400);
+    // Ways to write an offer that only serde knows.
+    assert_eq!(call(at, "POST", "/choose", r#"{"\u0061rms": [[1,0,0,0]]}"#).await.0, 200);
+    assert_eq!(post("/choose", json!([3, [[1.0, 0.0, 0.0, 0.0]]])).await.0, 200);
+    let of_kind = async |kind: &str| {
+        let (mut stream, body) = (TcpStream::connect(at).await.unwrap(), r#"{"arms":[[1,0,0,0]]}"#);
+        let length = body.len();
+        let head = format!("host: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n");
+        let request = format!("POST /choose HTTP/1.1\r\nconnection: close\r\n{head}\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    assert_eq!(of_kind("application/json").await, 200);
+    assert_eq!(of_kind("application/json; charset=utf-8").await, 200);
+    assert_eq!(of_kind("text/plain").await, 415);
     let (status, health) = call(at, "GET", "/healthz", "").await;
     assert!(status == 200 && health.contains("\"agent\":1"), "{health}");
     let (_, metrics) = call(at, "GET", "/metrics", "").await;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use posse_core::{
     Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Passed, Placement, Recipient,
-    Relay, Tick, TimeSpan, Uplink, UserId,
+    Relay, Tick, TimeSpan, Uplink,
 };
 
 use super::population::Population;
@@ -106,10 +106,8 @@ pub(super) fn run(
         for agent in cast.arrivals.departures(step) {
             ideal.leave(agent, observer)?;
         }
-        let agent = cast.turn(step);
-        offer.agent = agent;
-        offer.user = UserId(agent.0);
-        cast.world.offer(step, &mut offer);
+        cast.next(step, &mut offer);
+        let agent = offer.agent;
         let learner = ideal.population.learner(agent);
         ideal.enter(learner, &cast)?;
         if communicates {

@@ -256,10 +256,9 @@ impl Linked {
             self.leave(agent, now, observer);
         }
         self.go_wrong(step, now, cast, observer)?;
-        let agent = cast.turn(step);
+        cast.next(step, offer);
+        let agent = offer.agent;
         self.enter(agent, cast, now)?;
-        (offer.agent, offer.user) = (agent, UserId(agent.0));
-        cast.world.offer(step, offer);
         // Whoever still waits chooses before it is asked again.
         self.choose_at_last(agent, now, cast, observer)?;
         let place = &mut self.places[agent.0 as usize];

@@ -1,5 +1,7 @@
-//! The simulator: a world, an algorithm and a network, run to the end in virtual time on one thread.
+//! The simulator: a world, an algorithm and a network, run to the end in virtual time. Machines run on one thread; others may
+//! prepare what the world offers.
 
+mod ahead;
 mod ideal;
 mod linked;
 mod population;
@@ -17,7 +19,8 @@ use crate::network::{FaultConfig, NetworkConfig};
 use crate::observer::Observer;
 use crate::tally::Tally;
 use crate::topology::TopologyConfig;
-use crate::world::{ArrivalConfig, Arrivals, World, WorldConfig};
+use crate::world::{ArrivalConfig, Arrivals, Offer, World, WorldConfig};
+use ahead::Ahead;
 use population::Population;
 
 /// Everything that determines a run. The same configuration gives the same bits.
@@ -109,7 +112,7 @@ impl RunConfig {
     /// How many interactions each agent has in this run, in the order of ids. It does not depend on the
     /// algorithm.
     pub fn activity(&self) -> Result<Vec<u64>, ConfigError> {
-        let mut arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
+        let mut arrivals = self.arrivals()?;
         let mut activity = vec![0; usize::try_from(self.agents).expect("agents fit in memory")];
         for step in 0..self.horizon {
             activity[arrivals.agent(step).0 as usize] += 1;
@@ -120,7 +123,29 @@ impl RunConfig {
     /// Runs all interactions and returns what the run adds up to. Fails before the first interaction if a
     /// setting is out of range, and later if a machine refuses its input or `observer` stops the run.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
-        let cast = self.prepare()?;
+        self.play(self.prepare()?, observer)
+    }
+
+    /// Like [`run`](Self::run), with the same bits, on up to `threads` threads: one lets agents choose and learn, the others
+    /// prepare what the world offers. A world from outside of posse is asked on this thread alone.
+    ///
+    /// Helps as far as worlds take time. Drawing 25 new arms of 25 features for every interaction takes about as long as
+    /// choosing among them; arms from a catalogue take next to nothing.
+    pub fn run_on(&self, threads: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        let mut cast = self.prepare()?;
+        let has_helpers = threads > 1 && !matches!(self.world, WorldConfig::Outside(_));
+        if !has_helpers {
+            return self.play(cast, observer);
+        }
+        let world = |_| Ok((self.world.build(self.agents, self.seed)?, self.arrivals()?));
+        let worlds = (1..threads).map(world).collect::<Result<Vec<_>, ConfigError>>()?;
+        std::thread::scope(|scope| {
+            cast.ahead = Some(Ahead::start(scope, worlds, self.horizon));
+            self.play(cast, observer)
+        })
+    }
+
+    fn play(&self, cast: Cast, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         if self.network.is_ideal() && self.faults.is_empty() && !self.topology.has_trouble() {
             ideal::run(self, cast, observer, ideal::AWAKE)
         } else {
@@ -155,7 +180,7 @@ impl RunConfig {
             let allowed = "recorded interactions have arrivals of their own: leave out [arrival]";
             return Err(ConfigError::new("kind", "not uniform", allowed));
         }
-        let arrivals = self.arrival.build(self.agents, self.horizon, self.seed)?;
+        let arrivals = self.arrivals()?;
         self.network.check()?;
         self.faults.check()?;
         self.adversaries.check(self.agents)?;
@@ -187,7 +212,11 @@ impl RunConfig {
         let federation = self.federation();
         let relaying = self.algorithm.with_recipe(|recipe| recipe.relaying(&federation));
         let levels = Levels::new(&self.algorithm, &federation, &self.topology.thresholds(&relaying))?;
-        Ok(Cast { world, arrivals, shape: first, levels })
+        Ok(Cast { world, arrivals, ahead: None, shape: first, levels })
+    }
+
+    fn arrivals(&self) -> Result<Box<dyn Arrivals>, ConfigError> {
+        self.arrival.build(self.agents, self.horizon, self.seed)
     }
 
     /// New relays, by depth.
@@ -216,6 +245,8 @@ impl RunConfig {
 struct Cast {
     world: Box<dyn World>,
     arrivals: Box<dyn Arrivals>,
+    /// Where offers come from, if other threads prepare them.
+    ahead: Option<Ahead>,
     /// The arms' shape as the coordinator sees it.
     shape: Shape,
     /// The algorithm, spread over the levels of the topology.
@@ -223,8 +254,12 @@ struct Cast {
 }
 
 impl Cast {
-    /// The agent that acts at interaction `step`.
-    fn turn(&mut self, step: u64) -> posse_core::AgentId {
-        self.world.turn(step).unwrap_or_else(|| self.arrivals.agent(step))
+    /// Fills in the offer of interaction `step`: whose turn it is, and what that agent meets. Interactions are asked for in
+    /// their order.
+    fn next(&mut self, step: u64, offer: &mut Offer) {
+        match &mut self.ahead {
+            Some(ahead) => ahead.next(step, offer),
+            None => ahead::ask(&mut *self.world, &mut *self.arrivals, step, offer),
+        }
     }
 }

@@ -8,8 +8,15 @@ use serde_json::Value;
 
 /// Fields that are times, where less is better, or rates, where more is.
 const TIMES: [&str; 4] = ["micros", "posse_micros", "milliseconds", "coordinator_micros"];
-const RATES: [&str; 5] =
-    ["posse_rate", "core_per_second", "library_per_second", "durable_per_second", "sidecar_per_second"];
+const RATES: [&str; 7] = [
+    "posse_rate",
+    "core_per_second",
+    "library_per_second",
+    "durable_per_second",
+    "batched_per_second",
+    "sidecar_per_second",
+    "busy_sidecar_per_second",
+];
 
 /// The times of each measurement in all rounds of a document, in the unit of the field. A rate counts as its reciprocal.
 type Times = BTreeMap<String, Vec<f64>>;

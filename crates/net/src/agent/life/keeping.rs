@@ -25,6 +25,7 @@ impl Life {
     /// Syncs everything before it returns.
     pub(super) fn sync(&mut self) -> Result<(), LogError> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.commit();
         let (files, entries) = journal.take_unsynced();
         files.iter().try_for_each(|file| file.sync_all()).map_err(LogError::io("the agent's journal"))?;
         journal.note_synced(entries);
@@ -92,6 +93,11 @@ impl Life {
         self.write(|journal| journal.note(event));
     }
 
+    /// Notes a choice.
+    pub(super) fn note_chosen(&mut self, chosen: &v1::Chosen) {
+        self.write(|journal| journal.note_chosen(chosen));
+    }
+
     /// Notes a frame that came as these bytes.
     pub(super) fn note_received(&mut self, frame: &Bytes) {
         self.write(|journal| journal.note_received(frame));
@@ -100,12 +106,29 @@ impl Life {
     fn write(&mut self, entry: impl FnOnce(&mut Journal)) {
         let Some(journal) = &mut self.journal else { return };
         entry(journal);
+        if !self.in_batch {
+            journal.commit();
+        }
         if journal.overflows() && !self.has_gap() {
             self.mend();
         }
         if let Some(trouble) = self.journal.as_ref().and_then(Journal::trouble) {
             self.status.trouble = Some(trouble.to_owned());
         }
+    }
+
+    /// Does `work`. If it is part of a batch, what it notes is not written before [`commit`](Self::commit) or the next event
+    /// outside of a batch.
+    pub(in crate::agent) fn noting<T>(&mut self, in_batch: bool, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.in_batch = in_batch;
+        let done = work(self);
+        self.in_batch = false;
+        done
+    }
+
+    /// Writes everything that was noted.
+    pub(in crate::agent) fn commit(&mut self) {
+        self.write(|_| {});
     }
 
     pub(super) fn has_gap(&self) -> bool {

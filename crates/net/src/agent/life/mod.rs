@@ -1,9 +1,9 @@
 //! An agent's life: its endpoint, the choices that wait for rewards, and the journal that brings both back.
 //!
 //! The journal holds every event since the last saved state. The endpoint is deterministic, so replaying
-//! them gives it back with the same bits. Events are written when they happen, which outlives a crash of the
-//! process, and synced before any frame leaves, which outlives a crash of the machine: whatever the
-//! coordinator was told, the agent remembers.
+//! them gives it back with the same bits. Events are written when they happen, or at the end of the caller's batch, which
+//! outlives a crash of the process, and synced before any frame leaves, which outlives a crash of the machine: whatever
+//! the coordinator was told, the agent remembers.
 
 mod ending;
 mod keeping;
@@ -91,6 +91,8 @@ pub(super) struct Life {
     pending: BTreeMap<ChoiceId, Pending>,
     expiries: BTreeSet<(Tick, ChoiceId)>,
     journal: Option<Journal>,
+    /// What happens now is part of a batch, so the journal is written later.
+    in_batch: bool,
     /// The agent was closed: what it learned from now on would not be kept.
     closed: bool,
     outbox: VecDeque<UpFrame>,
@@ -140,6 +142,7 @@ impl Life {
             pending: BTreeMap::new(),
             expiries: BTreeSet::new(),
             journal: None,
+            in_batch: false,
             closed: false,
             outbox: VecDeque::new(),
             over: None,
@@ -276,13 +279,10 @@ impl Life {
         self.choices += 1;
         let id = ChoiceId { life: self.endpoint.incarnation(), number: self.choices };
         let expires = config.expire_after.map_or(Tick(0), |after| now.after(crate::clock::span(after)));
-        let arm = arms.row(choice.arm);
-        if self.journal.is_some() {
-            let chosen =
-                v1::Chosen { id: Some(id.into()), user: user.0, expires: expires.0, arm: arm.to_vec() };
-            self.note(Event::Chosen(chosen));
-        }
-        self.insert(id, Pending { user, arm: arm.to_vec(), expires });
+        let arm = arms.row(choice.arm).to_vec();
+        let chosen = v1::Chosen { id: Some(id.into()), user: user.0, expires: expires.0, arm };
+        self.note_chosen(&chosen);
+        self.insert(id, Pending { user, arm: chosen.arm, expires });
         self.status.choices += 1;
         while self.pending.len() > config.max_pending {
             let oldest = *self.pending.keys().next().expect("there are some");
@@ -416,6 +416,8 @@ impl Life {
     /// Everything to send, with the files to sync first and the number of entries in them. Nothing leaves while the
     /// journal has a gap.
     pub(super) fn collect(&mut self) -> (Vec<UpFrame>, Option<Unsynced>) {
+        // A batch may still be open.
+        self.commit();
         if self.has_gap() && !self.mend() {
             return (Vec::new(), None);
         }

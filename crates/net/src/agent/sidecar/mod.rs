@@ -1,6 +1,10 @@
 //! An agent as a process of its own: choose and reward over HTTP and JSON.
 
+mod offer;
+mod openapi;
+
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,13 +15,15 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use posse_core::{Arms, UserId};
-use ring::digest::{SHA256, digest};
+use ring::digest::{Digest, SHA256, digest};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::offer::Offer;
+use self::openapi::openapi;
 use super::{Agent, ChoiceId, ChooseError, RewardError};
 use crate::http::{Accepts, Limited};
 
@@ -63,7 +69,7 @@ pub fn sidecar(agent: Agent, listener: TcpListener) -> std::io::Result<Sidecar> 
 /// Serves an agent over HTTP on `listener`, to those whom `access` admits.
 pub fn sidecar_for(agent: Agent, listener: TcpListener, access: SidecarAccess) -> std::io::Result<Sidecar> {
     let address = listener.local_addr()?;
-    let site = site(agent, Guard { access, checks_host: true });
+    let site = site(agent, Guard::new(access, true));
     let (stop, task) = run(site, listener);
     Ok(Sidecar { address, stop, task })
 }
@@ -71,7 +77,7 @@ pub fn sidecar_for(agent: Agent, listener: TcpListener, access: SidecarAccess) -
 /// Serves an agent over HTTP on a socket in the file system. Who may connect is decided by the mode of the file and
 /// of its directory, and by the token of `access`, if there is one.
 pub fn sidecar_on_socket(agent: Agent, listener: UnixListener, access: SidecarAccess) -> UnixSidecar {
-    let (stop, task) = run(site(agent, Guard { access, checks_host: false }), listener);
+    let (stop, task) = run(site(agent, Guard::new(access, false)), listener);
     UnixSidecar { stop, task }
 }
 
@@ -92,11 +98,18 @@ impl UnixSidecar {
 
 #[derive(Clone)]
 struct Guard {
-    access: SidecarAccess,
+    /// The digest of the token that requests must show, if there is one.
+    token: Option<Digest>,
+    hosts: Arc<[String]>,
     checks_host: bool,
 }
 
 impl Guard {
+    fn new(access: SidecarAccess, checks_host: bool) -> Self {
+        let token = access.token.map(|token| digest(&SHA256, token.as_bytes()));
+        Self { token, hosts: access.hosts.into(), checks_host }
+    }
+
     /// Why a request is refused, if it is.
     fn refuse(&self, request: &Request) -> Option<Response> {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
@@ -104,11 +117,10 @@ impl Guard {
             let why = "this name is not one of this agent's: ask localhost, or start it with --host NAME";
             return Some(refuse(StatusCode::MISDIRECTED_REQUEST, &why));
         }
-        let token = self.access.token.as_ref().filter(|_| request.uri().path() != "/healthz")?;
+        let token = self.token.as_ref().filter(|_| request.uri().path() != "/healthz")?;
         let shown = header(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        let proof = |text: &str| digest(&SHA256, text.as_bytes());
         // Digests are compared, so that the time it takes says nothing about the secret.
-        if shown.is_some_and(|shown| proof(shown).as_ref() == proof(token).as_ref()) {
+        if shown.is_some_and(|shown| digest(&SHA256, shown.as_bytes()).as_ref() == token.as_ref()) {
             return None;
         }
         Some(refuse(StatusCode::UNAUTHORIZED, &"a token is needed: `authorization: Bearer …`"))
@@ -122,7 +134,7 @@ impl Guard {
         let name = host.rsplit_once(':').filter(|(_, port)| has_port(port)).map_or(host, |(name, _)| name);
         name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
             || name.eq_ignore_ascii_case("localhost")
-            || self.access.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 
@@ -160,14 +172,6 @@ fn site(agent: Agent, allowed: Guard) -> Router {
         .with_state(agent)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChooseRequest {
-    #[serde(default)]
-    user: u64,
-    arms: Vec<Vec<f64>>,
-}
-
 #[derive(Serialize)]
 struct ChooseReply {
     id: String,
@@ -186,16 +190,16 @@ fn refuse(status: StatusCode, why: &impl ToString) -> Response {
     (status, Json(json!({ "error": why.to_string() }))).into_response()
 }
 
-async fn choose(State(agent): State<Agent>, request: Result<Json<ChooseRequest>, JsonRejection>) -> Response {
-    let Json(request) = match request {
-        Ok(request) => request,
+async fn choose(State(agent): State<Agent>, offer: Result<Offer, JsonRejection>) -> Response {
+    let offer = match offer {
+        Ok(offer) => offer,
         Err(error) => return refuse(error.status(), &error.body_text()),
     };
-    let arms = match Arms::from_rows(agent.dimension(), &request.arms) {
+    let arms = match Arms::from_rows(agent.dimension(), &offer.arms) {
         Ok(arms) => arms,
         Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, &error),
     };
-    match agent.choose_after_news(UserId(request.user), &arms, agent.wait()).await {
+    match agent.choose_after_news(UserId(offer.user), &arms, agent.wait()).await {
         Ok(chosen) => {
             let reply =
                 ChooseReply { id: chosen.id.to_string(), arm: chosen.arm, propensity: chosen.propensity };
@@ -290,62 +294,4 @@ async fn metrics(State(agent): State<Agent>) -> Response {
     ));
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
-}
-
-/// What the endpoints take and give.
-fn openapi() -> Value {
-    let body =
-        |schema: Value| json!({ "required": true, "content": { "application/json": { "schema": schema } } });
-    let answer = |text: &str, schema: Value| json!({ "description": text, "content": { "application/json": { "schema": schema } } });
-    let error =
-        || answer("why not", json!({ "type": "object", "properties": { "error": { "type": "string" } } }));
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "posse agent", "version": env!("CARGO_PKG_VERSION") },
-        "paths": {
-            "/choose": { "post": {
-                "summary": "Choose one of several arms",
-                "requestBody": body(json!({
-                    "type": "object", "required": ["arms"], "additionalProperties": false,
-                    "properties": {
-                        "user": { "type": "integer", "minimum": 0, "default": 0 },
-                        "arms": { "type": "array", "minItems": 1,
-                                  "items": { "type": "array", "items": { "type": "number" } } },
-                    },
-                })),
-                "responses": {
-                    "200": answer("the choice", json!({
-                        "type": "object", "required": ["id", "arm", "propensity"],
-                        "properties": {
-                            "id": { "type": "string", "description": "name it when the reward comes" },
-                            "arm": { "type": "integer", "minimum": 0 },
-                            "propensity": { "type": ["number", "null"] },
-                        },
-                    })),
-                    "422": error(),
-                },
-            } },
-            "/reward": { "post": {
-                "summary": "Tell what a choice brought, at any time",
-                "requestBody": body(json!({
-                    "type": "object", "required": ["id", "reward"], "additionalProperties": false,
-                    "properties": { "id": { "type": "string" }, "reward": { "type": "number" } },
-                })),
-                "responses": { "200": answer("learned", json!({ "type": "object" })), "404": error(), "422": error(), "503": error() },
-            } },
-            "/healthz": { "get": { "summary": "How the agent is doing", "responses": {
-                "200": answer("it chooses", json!({ "type": "object" })),
-                "503": answer("another process speaks for it", json!({ "type": "object" })),
-            } } },
-            "/new-life": { "post": {
-                "summary": "Give an agent that was superseded a new life",
-                "responses": { "200": answer("it will ask for one", json!({ "type": "object" })) },
-            } },
-            "/privacy": { "get": {
-                "summary": "What privacy was spent and may be claimed",
-                "responses": { "200": answer("the accountant's statement", json!({ "type": "object" })), "404": error() },
-            } },
-            "/metrics": { "get": { "summary": "Counters for Prometheus", "responses": { "200": { "description": "OpenMetrics text" } } } },
-        },
-    })
 }
