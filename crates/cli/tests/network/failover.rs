@@ -148,7 +148,7 @@ impl Federation {
         }
     }
 
-    /// The seat that leads, once exactly one does: one that wakes up says for a moment what it knew when it fell asleep.
+    /// The seat that leads, once exactly one does.
     fn leader(&self) -> usize {
         loop {
             let leads: Vec<usize> = (0..self.seats.len()).filter(|seat| self.seats[*seat].leads()).collect();

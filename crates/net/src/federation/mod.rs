@@ -19,7 +19,7 @@ mod validate;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use posse_core::session::{DownFrame, UpFrame};
@@ -134,6 +134,8 @@ pub struct Standing {
     pub trouble: Option<String>,
     /// Whether this coordinator leads the federation. If it does not and there is no trouble, another one does.
     pub leads: bool,
+    /// Until when that is certain, for a federation that another coordinator may lead after a pause of this one.
+    pub leads_until: Option<Instant>,
     /// Why a relay has no link to its parent, if it has none.
     pub parent: Option<String>,
     /// Agents whose messages are not taken for now.
@@ -146,6 +148,15 @@ pub struct Standing {
     pub up: Cost,
     /// What agents were sent since the start.
     pub down: Cost,
+}
+
+impl Standing {
+    /// What is certain of it at this time. A process that was paused for longer than its lease wakes up with the belief that it
+    /// leads, and the first to ask must not hear so.
+    fn at(self, now: Instant) -> Self {
+        let leads = self.leads && self.leads_until.is_none_or(|until| now < until);
+        Self { leads, ..self }
+    }
 }
 
 /// What became of a federation when an agent's part was taken out.
@@ -374,7 +385,8 @@ impl FederationHandle {
     /// Returns a copy of the counters for health and metrics, as the owner thread last wrote them.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        standing.at(Instant::now())
     }
 
     /// Takes note that a relay's link to its parent ended for this reason, or that there is one.
@@ -449,5 +461,22 @@ impl FederationHandle {
     pub(crate) async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         if self.send(command(reply)).await { answer.await.ok() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_slept_through_its_lease_does_not_say_that_it_leads() {
+        let now = Instant::now();
+        let leader = Standing { leads: true, leads_until: Some(now), ..Standing::default() };
+        assert!(!leader.clone().at(now).leads);
+        assert!(!leader.clone().at(now + Duration::from_secs(1)).leads);
+        let awake = Standing { leads_until: Some(now + Duration::from_secs(1)), ..leader.clone() };
+        assert!(awake.at(now).leads);
+        // A log in a file is led by the one process that has it open.
+        assert!(Standing { leads_until: None, ..leader }.at(now).leads);
     }
 }

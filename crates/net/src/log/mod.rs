@@ -14,7 +14,7 @@ mod verify;
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
@@ -82,9 +82,14 @@ pub trait Log: Send {
         Ok(Leadership::Ours)
     }
 
+    /// Until when this process leads for certain without asking again. `None` for a log that no other process can lead.
+    fn leads_until(&self) -> Option<Instant> {
+        None
+    }
+
     /// Whether this process leads for certain, so that it may answer what no entry stands for.
     fn leads(&self) -> bool {
-        true
+        self.leads_until().is_none_or(|until| Instant::now() < until)
     }
 
     /// Renews the lease of the process that leads if it is time; returns when to call this again. An error means that

@@ -83,6 +83,7 @@ impl Owner {
 
     pub(super) fn report(&mut self) {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.leads_until = self.state.as_ref().and_then(|state| state.log.leads_until());
         standing.connected = self.links.len();
         standing.away = self.presence.count_away();
         // Counted here, once a batch, and not at each frame.

@@ -54,8 +54,14 @@ impl Lease {
         (self.term, self.since) = (None, None);
     }
 
+    /// Until when this process leads for certain; not any more, if it does not lead.
+    pub(super) fn until(&self) -> Instant {
+        let led = self.term.and(self.since).and_then(|since| since.checked_add(self.length));
+        led.unwrap_or_else(Instant::now)
+    }
+
     pub(super) fn is_valid(&self) -> bool {
-        self.term.is_some() && self.since.is_some_and(|since| since.elapsed() < self.length)
+        Instant::now() < self.until()
     }
 
     /// How long it is until the lease should be renewed: when a third of it is over.

@@ -371,8 +371,8 @@ impl Log for PostgresLog {
         self.wait(async |log| log.lead_now().await)
     }
 
-    fn leads(&self) -> bool {
-        self.lease.is_valid()
+    fn leads_until(&self) -> Option<Instant> {
+        Some(self.lease.until())
     }
 
     fn tend(&mut self) -> Result<Option<Duration>, LogError> {
