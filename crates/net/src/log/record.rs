@@ -305,6 +305,7 @@ impl Draft {
 }
 
 /// Appends entries to `bytes`, each after its length.
+#[cfg(feature = "postgres")]
 pub(super) fn join(bytes: &mut Vec<u8>, entries: &[Vec<u8>]) {
     for entry in entries {
         bytes.extend_from_slice(&(entry.len() as u32).to_le_bytes());
