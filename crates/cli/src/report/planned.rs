@@ -118,6 +118,8 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
     let x = Axis { label, log: spans(dots().map(|dot| dot.x), 20.0) };
     let y =
         Axis { label: format!("{}, at the end", plan.y.words()), log: spans(dots().map(|dot| dot.y), 20.0) };
+    // The axis says what would stand beside each dot.
+    series.iter_mut().flat_map(|series| &mut series.points).for_each(|dot| dot.label = None);
     Xy { x, y, series }
 }
 
