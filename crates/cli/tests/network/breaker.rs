@@ -18,7 +18,7 @@ impl Breaker {
         let port = listener.local_addr().unwrap().port();
         thread::spawn(move || {
             for (number, near) in listener.incoming().flatten().enumerate() {
-                // Nobody there: whoever came is sent away.
+                // Nobody listens at the target, so the connection is closed.
                 let Ok(far) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                 for (name, from, to) in [("up", &near, &far), ("down", &far, &near)] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());

@@ -11,9 +11,9 @@ use std::thread;
 /// What becomes of what comes to a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It passes.
+    /// Bytes pass as they come.
     Open,
-    /// It waits at the gate, and passes later.
+    /// Bytes wait at the gate until it is open again.
     Held,
     /// Connections end, and new ones too.
     Cut,
@@ -100,7 +100,7 @@ impl Gate {
         if *self.0.way.lock().unwrap() == Way::Cut {
             return;
         }
-        // Nobody there: whoever came is sent away.
+        // Nobody listens at the target, so the connection is closed.
         let Ok(far) = connect() else { return };
         let (one, other) = (near.copy(), far.copy());
         self.0.connections.lock().unwrap().push(Box::new(move || {

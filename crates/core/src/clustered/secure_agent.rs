@@ -32,7 +32,7 @@ pub(crate) struct SecurePlan<'c> {
     pub(crate) secure: &'c SecureAggregation,
 }
 
-/// An agent whose sums nobody sees alone.
+/// An agent that masks what it sends. The coordinator sees only the sum over many agents.
 #[derive(Debug)]
 pub(crate) struct SecureAgent {
     name: &'static str,

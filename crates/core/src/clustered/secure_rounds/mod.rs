@@ -168,7 +168,7 @@ impl SecureRounds {
             self.model.refresh([&evidence].into_iter()).ok()?;
             Some((evidence, repaired))
         });
-        // Numbers that no agents can have sent: one of them has sent something else, and nobody can say which.
+        // No honest agents can have such a sum. At least one has sent something else, and masks hide which one.
         let Some((evidence, repaired)) = made else { return self.fail() };
         let Some(open) = self.open.take() else { return Vec::new() };
         (self.totals, self.slot, self.variance) = (totals, slot, variance);

@@ -98,7 +98,7 @@ impl Collection {
         &self.survivors
     }
 
-    /// Nobody is waited for any longer in this exchange.
+    /// Ends the waiting for agents that have not answered in this exchange, as a deadline does.
     pub(crate) fn stop_waiting(&mut self) {
         self.waiting.clear();
     }
@@ -133,7 +133,7 @@ impl Collection {
         if keys.agent != from {
             return refused("keys in the name of another agent");
         }
-        // With such a key, whatever others agree on with this agent would be known to everybody.
+        // A secret agreed on with such a key does not depend on the other side, so everybody could compute it.
         let probe = [9; 32];
         if agree(&probe, &keys.sealing).is_none() || agree(&probe, &keys.masking).is_none() {
             return refused("a key that fits every secret");

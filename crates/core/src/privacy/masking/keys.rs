@@ -13,7 +13,8 @@ pub(super) fn public_key(secret: &Bytes32) -> Bytes32 {
     x25519(*secret, X25519_BASEPOINT_BYTES)
 }
 
-/// What the owner of `secret` and the owner of the secret of `public` both know, and nobody else. `None` if `public` is one of
+/// The secret that two agents have in common: one computes it from its `secret` and the other's `public` key, the other the other way
+/// round, and nobody else can. `None` if `public` is one of
 /// the few points for which the result does not depend on the secret.
 pub(super) fn agree(secret: &Bytes32, public: &Bytes32) -> Option<Bytes32> {
     let shared = x25519(*secret, *public);
