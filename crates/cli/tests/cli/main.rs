@@ -5,6 +5,7 @@ mod checks;
 mod command;
 mod compare;
 mod data;
+mod documents;
 mod errors;
 mod events;
 mod experiments;
