@@ -2,6 +2,7 @@
 //! the coordinator when there is something to say and a way to say it.
 
 mod batch;
+mod carrier;
 mod config;
 mod journal;
 mod life;
@@ -31,13 +32,13 @@ pub use sidecar::{Sidecar, SidecarAccess, UnixSidecar, sidecar, sidecar_for, sid
 
 use crate::log::LogError;
 use crate::trace::Traced;
+use carrier::Carrier;
 use life::Life;
-use link::Carrier;
 
 /// What a relay needs to speak to its parent as an agent does.
 #[cfg(feature = "coordinator")]
 pub(crate) mod carriage {
-    pub(crate) use super::link::{Carrier, in_time};
+    pub(crate) use super::carrier::{Carrier, in_time};
 }
 #[cfg(feature = "coordinator")]
 pub(crate) use noise::instance;
