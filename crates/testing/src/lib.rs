@@ -4,6 +4,7 @@
 //! there. `cargo xtask test` provides what it can and lists what was skipped at its end.
 #![forbid(unsafe_code)]
 
+pub mod gate;
 pub mod postgres;
 
 use std::fs::OpenOptions;

@@ -10,10 +10,10 @@ use posse_net::federation::FederationConfig;
 use posse_net::log::postgres::{Database, PostgresLog};
 use posse_net::log::{FileLog, Log, StorageConfig, StorageKind};
 use posse_net::{Agent, AgentConfig};
+use posse_testing::gate::{Gate, Way};
 use posse_testing::postgres::Cluster;
 use serde_json::Value;
 
-use crate::gate::{Gate, Way};
 use crate::support::{Process, call, free_port, posse};
 
 const AGENTS: u64 = 3;

@@ -7,9 +7,9 @@ use std::path::Path;
 use posse_core::{Seed, Stream};
 use posse_net::agent::Carriage;
 use posse_net::{Agent, AgentConfig};
+use posse_testing::gate::{Gate, Luck};
 use serde_json::{Value, json};
 
-use crate::breaker::Breaker;
 use crate::support::{Process, agent, call, coordinator, directory, free_port, offer, posse, request};
 
 const AGENTS: usize = 3;
@@ -18,7 +18,8 @@ const ROUNDS: u64 = 60;
 /// A federation of processes, and how many interactions its agents have learned from.
 struct Victim {
     directory: tempfile::TempDir,
-    breaker: Breaker,
+    /// The port of a gate before the coordinator at which connections break.
+    breaking: u16,
     coordinator: Option<Process>,
     agents: Vec<Option<Process>>,
     random: Stream,
@@ -29,10 +30,14 @@ impl Victim {
     fn new(port: u16, seed: u64) -> Self {
         let directory = directory(port);
         let coordinator = Some(coordinator(directory.path()));
-        let breaker = Breaker::start(port, Seed(seed));
-        let start = |number| Some(agent(directory.path(), breaker.port, number));
+        let luck = move |direction| -> Luck {
+            let mut random = Seed(seed).stream("gate", direction, 0);
+            Box::new(move |limit| random.below(limit))
+        };
+        let breaking = Gate::breaking(luck).before_port(port);
+        let start = |number| Some(agent(directory.path(), breaking, number));
         let agents = (0..AGENTS).map(start).collect();
-        Self { breaker, coordinator, agents, random: Seed(seed).stream("kill", 0, 0), learned: 0, directory }
+        Self { breaking, coordinator, agents, random: Seed(seed).stream("kill", 0, 0), learned: 0, directory }
     }
 
     fn here(&self) -> &Path {
@@ -69,7 +74,7 @@ impl Victim {
         let process = self.agents[number].take().unwrap();
         let _unread = request(process.address(), "POST", "/reward", &json!({ "id": id, "reward": reward }));
         process.kill();
-        self.agents[number] = Some(agent(self.here(), self.breaker.port, number));
+        self.agents[number] = Some(agent(self.here(), self.breaking, number));
         // Either it had learned and knows the choice no more, or it learns now: once, in any case.
         let status = self.reward(number, &id, reward);
         assert!(status == 200 || status == 404, "{status}");

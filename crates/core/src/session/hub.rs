@@ -1,6 +1,6 @@
 //! The coordinator's end of all links.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use prost::Message;
@@ -8,11 +8,12 @@ use prost::Message;
 use crate::coordinator::{Coordinator, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::ids::{AgentId, Epoch, Incarnation, Tick};
-use crate::message::{Downlink, Outgoing};
+use crate::message::Outgoing;
 use crate::relay::Relay;
 use crate::session::frame::{DownFrame, UpFrame};
 use crate::session::log::{LogEntry, LogEvent};
 use crate::session::relayed::Machine;
+use crate::session::seats::{LinkSeat, Seats};
 use crate::session::upstream::Upstream;
 use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
@@ -32,13 +33,8 @@ pub struct Hub {
     machine: Machine,
     /// A relay's end of the link to its parent.
     parent: Option<Upstream>,
-    epoch: Epoch,
-    links: BTreeMap<AgentId, LinkState>,
-    /// Messages that are not acknowledged, for the few agents that have any.
-    queues: BTreeMap<AgentId, Queue>,
-    /// When the first message of a queue is sent again.
-    timers: BTreeSet<(Tick, AgentId)>,
-    resend_after: TimeSpan,
+    /// Its ends of the links to agents.
+    seats: Seats,
     /// When the last event of the log happened. Time never goes back before it, also after a restart.
     latest: Tick,
 }
@@ -52,30 +48,6 @@ pub struct Step {
     pub frames: Vec<(AgentId, DownFrame)>,
     /// Frames to send to the parent, if this is a relay.
     pub up: Vec<UpFrame>,
-}
-
-/// What is remembered of an agent's link, also while nothing is on it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct LinkState {
-    incarnation: Incarnation,
-    /// The newest message accepted from the agent.
-    accepted: u64,
-    /// The newest number given to a message for the agent.
-    numbered: u64,
-    /// The newest message that the agent has said to have received. Earlier ones are not sent again.
-    received: u64,
-    /// The agent knows this epoch. Until then it is sent nothing.
-    acquainted: bool,
-    /// This life left for good. What it sent before may still come, and counts for nothing.
-    gone: bool,
-}
-
-/// Messages for an agent, not acknowledged.
-#[derive(Clone, Debug, Default)]
-struct Queue {
-    messages: VecDeque<(u64, Downlink)>,
-    /// The message on its way, and when it is sent again.
-    in_flight: Option<(u64, Tick)>,
 }
 
 impl Hub {
@@ -100,16 +72,7 @@ impl Hub {
     }
 
     fn of(machine: Machine, parent: Option<Upstream>, resend_after: TimeSpan) -> Self {
-        Self {
-            machine,
-            parent,
-            epoch: Epoch(0),
-            links: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            resend_after,
-            latest: Tick(0),
-        }
+        Self { machine, parent, seats: Seats::new(resend_after), latest: Tick(0) }
     }
 
     /// Makes a relay known to its parent: at the beginning, after a restart, and whenever the link was cut. Does
@@ -155,35 +118,36 @@ impl Hub {
     pub fn receive(&mut self, now: Tick, from: AgentId, frame: UpFrame) -> Result<Step, ProtocolError> {
         let now = now.max(self.latest);
         let mut step = Step::default();
-        let known = self.links.get(&from).copied();
-        let ended = |link: LinkState| {
+        let known = self.seats.get(from).copied();
+        let ended = |link: LinkSeat| {
             frame.incarnation < link.incarnation || (link.gone && frame.incarnation == link.incarnation)
         };
         if known.is_some_and(ended) {
             // A late copy from a life that ended.
             return Ok(step);
         }
-        if frame.epoch > self.epoch {
-            let (expected, got) = (self.epoch.0, frame.epoch.0);
+        let epoch = self.seats.epoch;
+        if frame.epoch > epoch {
+            let (expected, got) = (epoch.0, frame.epoch.0);
             return Err(ProtocolError::Epoch { expected, got });
         }
         let Some(link) = known.filter(|link| frame.incarnation == link.incarnation) else {
             // A message in it is sent again once the agent has its answer.
             self.begin_life(now, from, frame.incarnation, &mut step);
-            if frame.epoch < self.epoch {
+            if frame.epoch < epoch {
                 // The hub cannot tell whether this life is new or was lost with the end of the log.
                 self.welcome_back(now, from, &mut step);
             }
-            self.answer(now, from, true, frame.greeting, &mut step);
+            self.seats.answer(now, from, true, frame.greeting, &mut step.frames);
             return Ok(step);
         };
-        if frame.epoch < self.epoch {
+        if frame.epoch < epoch {
             // The agent speaks to a history that is gone. The authoritative snapshot will tell it.
             if !link.acquainted {
                 self.welcome_back(now, from, &mut step);
             } else if link.received == 0 {
-                self.stop_waiting(from);
-                self.send_next(now, from, &mut step);
+                self.seats.stop_waiting(from);
+                self.seats.send_next(now, from, &mut step.frames);
             }
             // Otherwise this is a late copy of a frame, or an old copy of the agent: this life has received the snapshot, and what
             // waits for it now must not be the first thing that is heard of this epoch.
@@ -192,7 +156,7 @@ impl Hub {
         let greeting = frame.greeting;
         let wants_answer = greeting > 0 || frame.message.is_some();
         let mut step = self.accept(now, from, frame)?;
-        self.answer(now, from, wants_answer, greeting, &mut step);
+        self.seats.answer(now, from, wants_answer, greeting, &mut step.frames);
         Ok(step)
     }
 
@@ -200,9 +164,7 @@ impl Hub {
     pub fn leave(&mut self, now: Tick, agent: AgentId) -> Step {
         let now = now.max(self.latest);
         let mut step = Step::default();
-        if let Some(link) = self.links.get_mut(&agent).filter(|link| !link.gone) {
-            (link.gone, link.acquainted) = (true, false);
-            self.drop_queue(agent);
+        if self.seats.leave(agent) {
             self.record(now, LogEvent::Left(agent), &mut step);
             let outgoing = self.machine.coordinator_mut().leave(now, agent);
             self.enqueue(now, outgoing, &mut step);
@@ -223,13 +185,7 @@ impl Hub {
         if self.machine.coordinator().deadline().is_some_and(|deadline| deadline <= now) {
             self.let_coordinator_act(now, now, self.absent(is_away), &mut step);
         }
-        while let Some(&(due, agent)) = self.timers.first().filter(|(due, _)| *due <= now) {
-            self.timers.remove(&(due, agent));
-            if let Some(queue) = self.queues.get_mut(&agent) {
-                queue.in_flight = None;
-            }
-            self.send_next(now, agent, &mut step);
-        }
+        self.seats.resend(now, &mut step.frames);
         if let Some(parent) = &mut self.parent {
             step.up.extend(parent.tick(now));
         }
@@ -269,9 +225,8 @@ impl Hub {
     /// When [`tick`](Self::tick) has something to do next.
     #[must_use]
     pub fn deadline(&self) -> Option<Tick> {
-        let resend = self.timers.first().map(|(due, _)| *due);
         let parent = self.parent.as_ref().and_then(Upstream::deadline);
-        [resend, parent, self.machine.coordinator().deadline()].into_iter().flatten().min()
+        [self.seats.deadline(), parent, self.machine.coordinator().deadline()].into_iter().flatten().min()
     }
 
     /// Applies an entry of the log. Frames are not sent again; whatever is not acknowledged leaves at the
@@ -294,7 +249,7 @@ impl Hub {
             LogEvent::Accepted(agent, frame) => {
                 self.accept(now, agent, frame)?;
                 // An acknowledgement in it may have freed the link for what waits.
-                self.send_next(now, agent, &mut void);
+                self.seats.send_next(now, agent, &mut void.frames);
             }
             LogEvent::Ticked => self.act_again(now, BTreeSet::new(), &mut void),
             LogEvent::TickedWithout(absent) => self.act_again(now, absent, &mut void),
@@ -313,14 +268,7 @@ impl Hub {
     /// when it comes back. `epoch` must be one that was never used.
     pub fn begin_epoch(&mut self, now: Tick, epoch: Epoch) -> Step {
         let now = now.max(self.latest);
-        self.epoch = epoch;
-        let agents: Vec<AgentId> = self.links.keys().copied().collect();
-        for agent in agents {
-            self.drop_queue(agent);
-            let link = self.links.get_mut(&agent).expect("it was just listed");
-            link.acquainted = false;
-            (link.numbered, link.received) = (0, 0);
-        }
+        self.seats.begin_epoch(epoch);
         let mut step = Step::default();
         self.record(now, LogEvent::EpochBegan(epoch), &mut step);
         step
@@ -357,7 +305,7 @@ impl Hub {
     /// The epoch: how often this coordinator has lost part of its history.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
-        self.epoch
+        self.seats.epoch
     }
 
     /// When the last event of the log happened.
@@ -371,19 +319,19 @@ impl Hub {
 
     /// Every agent that was ever heard of here, by number.
     pub fn agents(&self) -> impl Iterator<Item = AgentId> {
-        self.links.keys().copied()
+        self.seats.agents()
     }
 
     /// The life of an agent, if it has joined.
     #[must_use]
     pub fn incarnation(&self, agent: AgentId) -> Option<Incarnation> {
-        self.links.get(&agent).filter(|link| !link.gone).map(|link| link.incarnation)
+        self.seats.get(agent).filter(|seat| !seat.gone).map(|seat| seat.incarnation)
     }
 
     /// The newest life of an agent that was ever heard of here, over or not.
     #[must_use]
     pub fn last_incarnation(&self, agent: AgentId) -> Option<Incarnation> {
-        self.links.get(&agent).map(|link| link.incarnation)
+        self.seats.get(agent).map(|seat| seat.incarnation)
     }
 
     /// The number of the newest message that the newest life of `agent` has said to have received in this epoch; 0 if
@@ -394,62 +342,23 @@ impl Hub {
     /// comes after it is sent again.
     #[must_use]
     pub fn received_by(&self, agent: AgentId) -> u64 {
-        self.links.get(&agent).map_or(0, |link| link.received)
+        self.seats.get(agent).map_or(0, |seat| seat.received)
     }
 
     /// Everything needed to go on with the same bits, encoded: a log up to here can be dropped.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
-        let seats = self.links.iter().map(|(agent, link)| v1::SeatState {
-            agent: agent.0,
-            incarnation: link.incarnation.0,
-            accepted: link.accepted,
-            sent: link.numbered,
-            received: link.received,
-            acquainted: link.acquainted,
-            gone: link.gone,
-            queue: self.queues.get(agent).map_or_else(Vec::new, |queue| {
-                let queued = |(sequence, message): &(u64, Downlink)| v1::QueuedDownlink {
-                    sequence: *sequence,
-                    message: Some(wire::downlink_to_wire(message)),
-                };
-                queue.messages.iter().map(queued).collect()
-            }),
-        });
         let machine = self.machine.coordinator().save();
         let latest = self.latest.0;
         let parent = self.parent.as_ref().map(Upstream::save);
-        v1::HubState { epoch: self.epoch.0, seats: seats.collect(), machine, latest, parent }.encode_to_vec()
+        let (epoch, seats) = (self.seats.epoch.0, self.seats.save());
+        v1::HubState { epoch, seats, machine, latest, parent }.encode_to_vec()
     }
 
     /// Goes on from a saved state, or changes nothing.
     pub fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
         let state: v1::HubState = wire::decode(state)?;
-        let (mut links, mut queues) = (BTreeMap::new(), BTreeMap::new());
-        let mut timers = BTreeSet::new();
-        for seat in state.seats {
-            let agent = AgentId(seat.agent);
-            let link = LinkState {
-                incarnation: Incarnation(seat.incarnation),
-                accepted: seat.accepted,
-                numbered: seat.sent,
-                received: seat.received,
-                acquainted: seat.acquainted,
-                gone: seat.gone,
-            };
-            links.insert(agent, link);
-            let mut messages = VecDeque::new();
-            for queued in seat.queue {
-                let message = queued.message.ok_or(DecodeError::invalid("queue", "a message is missing"))?;
-                messages.push_back((queued.sequence, wire::downlink_from_wire(message)?));
-            }
-            if let Some((sequence, _)) = messages.front() {
-                // On its way for ever: it is sent again at the next tick.
-                let in_flight = Some((*sequence, Tick(0)));
-                timers.insert((Tick(0), agent));
-                queues.insert(agent, Queue { messages, in_flight });
-            }
-        }
+        let seats = self.seats.restored(Epoch(state.epoch), state.seats)?;
         let parent = match (&self.parent, state.parent) {
             (None, None) => None,
             (Some(parent), Some(state)) => Some(parent.restored(state)?),
@@ -460,8 +369,7 @@ impl Hub {
         if let (Machine::Relay(relayed), Some(parent)) = (&mut self.machine, &self.parent) {
             relayed.relay.begin_life(parent.incarnation);
         }
-        self.epoch = Epoch(state.epoch);
-        (self.links, self.queues, self.timers) = (links, queues, timers);
+        self.seats = seats;
         // States of version 0.1 do not say when they were saved. A round that was open in one must not wait
         // for a deadline by another clock, so its deadline has passed.
         let unknown = || self.machine.coordinator().deadline().unwrap_or(Tick(0));
@@ -476,11 +384,7 @@ impl Hub {
     }
 
     fn begin_life(&mut self, now: Tick, agent: AgentId, incarnation: Incarnation, step: &mut Step) {
-        self.drop_queue(agent);
-        self.links.insert(
-            agent,
-            LinkState { incarnation, accepted: 0, numbered: 0, received: 0, acquainted: true, gone: false },
-        );
+        self.seats.begin_life(agent, incarnation);
         self.record(now, LogEvent::Joined(agent, incarnation), step);
         let outgoing = self.machine.coordinator_mut().join(now, agent, Entrance::NewLife);
         self.enqueue(now, outgoing, step);
@@ -488,11 +392,8 @@ impl Hub {
 
     fn welcome_back(&mut self, now: Tick, agent: AgentId, step: &mut Step) {
         // Nothing may reach the agent before the authoritative snapshot.
-        self.drop_queue(agent);
+        self.seats.acquaint(agent);
         step.frames.retain(|(to, _)| *to != agent);
-        if let Some(link) = self.links.get_mut(&agent) {
-            link.acquainted = true;
-        }
         self.record(now, LogEvent::Returned(agent), step);
         let outgoing = self.machine.coordinator_mut().join(now, agent, Entrance::Returning);
         self.enqueue(now, outgoing, step);
@@ -501,124 +402,41 @@ impl Hub {
     /// Takes in the acknowledgement and the message of a frame from a known life in this epoch.
     fn accept(&mut self, now: Tick, from: AgentId, frame: UpFrame) -> Result<Step, ProtocolError> {
         let mut step = Step::default();
-        let link = *self.links.get(&from).ok_or(ProtocolError::UnknownAgent(from))?;
-        let expected = link.accepted + 1;
+        let expected = self.seats.get(from).ok_or(ProtocolError::UnknownAgent(from))?.accepted + 1;
         if frame.sequence > expected {
             return Err(ProtocolError::FrameGap { expected, got: frame.sequence });
         }
         let acknowledged = frame.acknowledged;
         if let (true, Some(message)) = (frame.sequence == expected, &frame.message) {
             let outgoing = self.machine.coordinator_mut().receive(now, from, message.clone())?;
-            self.links.get_mut(&from).expect("it was there").accepted = expected;
+            self.seats.accept(from);
             self.record(now, LogEvent::Accepted(from, frame), &mut step);
-            self.acknowledge(from, acknowledged);
+            self.seats.acknowledge(from, acknowledged);
             self.enqueue(now, outgoing, &mut step);
         } else {
             // A message that was accepted before counts for nothing.
-            self.acknowledge(from, acknowledged);
+            self.seats.acknowledge(from, acknowledged);
         }
         Ok(step)
     }
 
-    fn acknowledge(&mut self, agent: AgentId, acknowledged: u64) {
-        if let Some(link) = self.links.get_mut(&agent) {
-            link.received = link.received.max(acknowledged.min(link.numbered));
-        }
-        let Some(queue) = self.queues.get_mut(&agent) else { return };
-        while queue.messages.front().is_some_and(|(sequence, _)| *sequence <= acknowledged) {
-            queue.messages.pop_front();
-        }
-        if let Some((sequence, due)) = queue.in_flight
-            && sequence <= acknowledged
-        {
-            queue.in_flight = None;
-            self.timers.remove(&(due, agent));
-        }
-        if queue.messages.is_empty() {
-            self.drop_queue(agent);
-        }
-    }
-
-    /// Numbers messages and sends those to agents whose link is free.
+    /// Sends messages to agents whose link is free, and keeps the others until theirs is.
     fn enqueue(&mut self, now: Tick, outgoing: Vec<Outgoing>, step: &mut Step) {
-        let mut touched = BTreeSet::new();
-        for Outgoing { to, message } in outgoing {
-            let recipients = self.links.iter_mut().filter(|(agent, _)| to.includes(**agent));
-            for (&agent, link) in recipients.filter(|(_, link)| link.acquainted) {
-                link.numbered += 1;
-                let queue = self.queues.entry(agent).or_default();
-                queue.messages.retain(|(_, old)| !old.is_superseded_by(&message));
-                queue.messages.push_back((link.numbered, message.clone()));
-                touched.insert(agent);
-            }
-        }
-        for agent in touched {
-            self.send_next(now, agent, step);
-        }
+        self.seats.enqueue(now, outgoing, &mut step.frames);
         // What a relay has to say to its parent comes from the same calls.
         if let (Machine::Relay(relayed), Some(parent)) = (&mut self.machine, &mut self.parent) {
             step.up.extend(relayed.said.drain(..).filter_map(|message| parent.submit(now, message)));
-        }
-    }
-
-    /// Sends the first message of a queue, unless one is on its way.
-    fn send_next(&mut self, now: Tick, agent: AgentId, step: &mut Step) {
-        let Some(queue) = self.queues.get_mut(&agent).filter(|queue| queue.in_flight.is_none()) else {
-            return;
-        };
-        let Some((sequence, message)) = queue.messages.front().cloned() else { return };
-        let due = now.after(self.resend_after);
-        queue.in_flight = Some((sequence, due));
-        self.timers.insert((due, agent));
-        let frame = DownFrame { sequence, message: Some(message), ..self.bare(agent) };
-        step.frames.push((agent, frame));
-    }
-
-    /// Sends what waits for `agent`; if nothing does and it wants an answer, an acknowledgement.
-    fn answer(&mut self, now: Tick, agent: AgentId, wanted: bool, greeting: u64, step: &mut Step) {
-        self.send_next(now, agent, step);
-        if wanted && !step.frames.iter().any(|(to, _)| *to == agent) {
-            step.frames.push((agent, self.bare(agent)));
-        }
-        // Frames made before the acceptance carry an old acknowledgement.
-        let acknowledged = self.bare(agent).acknowledged;
-        for (_, frame) in step.frames.iter_mut().filter(|(to, _)| *to == agent) {
-            (frame.acknowledged, frame.greeting) = (acknowledged, greeting);
-        }
-    }
-
-    /// A frame that only acknowledges.
-    fn bare(&self, agent: AgentId) -> DownFrame {
-        let link = self.links.get(&agent);
-        DownFrame {
-            epoch: self.epoch,
-            incarnation: link.map_or(Incarnation(0), |link| link.incarnation),
-            acknowledged: link.map_or(0, |link| link.accepted),
-            sequence: 0,
-            message: None,
-            greeting: 0,
-        }
-    }
-
-    fn drop_queue(&mut self, agent: AgentId) {
-        self.stop_waiting(agent);
-        self.queues.remove(&agent);
-    }
-
-    /// The message on its way counts as lost.
-    fn stop_waiting(&mut self, agent: AgentId) {
-        if let Some((_, due)) = self.queues.get_mut(&agent).and_then(|queue| queue.in_flight.take()) {
-            self.timers.remove(&(due, agent));
         }
     }
 }
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (links, queues) = self.seats.counts();
         f.debug_struct("Hub")
-            .field("epoch", &self.epoch)
-            .field("links", &self.links.len())
-            .field("queues", &self.queues.len())
+            .field("epoch", &self.seats.epoch)
+            .field("links", &links)
+            .field("queues", &queues)
             .finish_non_exhaustive()
     }
 }

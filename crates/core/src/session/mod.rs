@@ -22,6 +22,7 @@ mod frame;
 mod hub;
 mod log;
 mod relayed;
+mod seats;
 mod upstream;
 
 pub use endpoint::Endpoint;

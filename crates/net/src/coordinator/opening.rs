@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::serve::{Authentication, Options, ServeConfig, ServeError};
+use super::config::{Authentication, ServeConfig};
+use super::options::{Options, ServeError};
 use super::tokens::Tokens;
 use crate::federation::{FederationError, FederationHandle, Watching};
 use crate::log::StorageKind;

@@ -21,9 +21,10 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 use tracing::{debug, info};
 
+use super::config::TlsFiles;
 use super::files::{FileId, file_id};
 use super::incoming::{Incoming, Peer, Watched};
-use super::serve::{ServeError, TlsFiles};
+use super::options::ServeError;
 
 /// The certificates in their files, as they were when those were last read.
 #[derive(Debug)]
