@@ -330,9 +330,9 @@ impl Agent for ClusteredAgent {
         let reward =
             self.response.map_or(reward, |response| response.of(self.released_value(user, arm), reward));
         let Some(own) = &mut self.private else { return Ok(self.take_in_observation(user, arm, reward)) };
-        let (arm, reward) = own.privatizer.clip(arm, reward)?;
+        let (arm, reward) = own.privatizer.intake.clip(arm, reward)?;
         let count = self.users.find(user).map_or(0, |place| self.users.list[place].evidence.count());
-        if !own.privatizer.admits(count) {
+        if !own.privatizer.intake.admits(count) {
             return Ok(None);
         }
         let cluster = self.cluster_of(user);
@@ -346,7 +346,7 @@ impl Agent for ClusteredAgent {
         let count = self.users.find(user).map_or(0, |place| self.users.list[place].evidence.count());
         let cluster = self.cluster_of(user);
         let own = self.private.as_mut()?;
-        if !own.privatizer.admits(count) {
+        if !own.privatizer.intake.admits(count) {
             return None;
         }
         own.privatizer.observe_nothing(cluster.0, user.0);
@@ -405,13 +405,13 @@ impl Agent for ClusteredAgent {
 
     fn use_noise(&mut self, noise: Box<dyn NoiseSource>) {
         if let Some(private) = &mut self.private {
-            private.privatizer.use_noise(noise);
+            private.privatizer.intake.noise = noise;
         }
     }
 
     fn begin_life(&mut self, life: Incarnation) {
         if let Some(private) = &mut self.private {
-            private.privatizer.begin_life(life);
+            private.privatizer.intake.begin_life(life);
         }
     }
 

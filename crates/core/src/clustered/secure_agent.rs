@@ -189,7 +189,7 @@ impl SecureAgent {
             self.group = Noisy::of(evidence, *variance);
             if !evidence.is_empty() {
                 let lowest = smallest_eigenvalue(evidence.gram(), evidence.dimension());
-                self.sums.signal_to_noise = Some(lowest / self.sums.budget().matrix_bound(*variance));
+                self.sums.intake.signal_to_noise = Some(lowest / self.sums.budget().matrix_bound(*variance));
             }
         }
         if ends {
@@ -207,7 +207,7 @@ impl SecureAgent {
 
     fn count_user(&mut self, user: UserId) -> bool {
         let count = self.users.entry(user).or_default();
-        let admitted = self.sums.admits(*count);
+        let admitted = self.sums.intake.admits(*count);
         *count += u64::from(admitted);
         admitted
     }
@@ -223,7 +223,7 @@ impl Agent for SecureAgent {
 
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.chooser.dimension(), arm, reward)?;
-        let (arm, reward) = self.sums.clip(arm, reward)?;
+        let (arm, reward) = self.sums.intake.clip(arm, reward)?;
         if !self.count_user(user) {
             return Ok(None);
         }
@@ -269,11 +269,11 @@ impl Agent for SecureAgent {
     }
 
     fn use_noise(&mut self, noise: Box<dyn NoiseSource>) {
-        self.sums.use_noise(noise);
+        self.sums.intake.noise = noise;
     }
 
     fn begin_life(&mut self, life: Incarnation) {
-        self.sums.begin_life(life);
+        self.sums.intake.begin_life(life);
     }
 
     fn save(&self) -> Vec<u8> {

@@ -17,6 +17,7 @@ mod config;
 pub mod conversion;
 mod factorisation;
 mod fixed;
+pub(crate) mod intake;
 pub(crate) mod masking;
 mod noise;
 mod plan;

@@ -1,15 +1,14 @@
-//! What stands between an agent's observations and the coordinator: clipping, streams, noise and the accountant.
+//! What stands between an agent's observations and the coordinator: streams of releases with noise, and the accountant.
 
 use std::collections::BTreeMap;
 
-use crate::error::{DecodeError, InputError};
-use crate::ids::{AgentId, Incarnation};
+use crate::error::DecodeError;
+use crate::ids::AgentId;
 use crate::privacy::accountant::{Accountant, Exhausted};
 use crate::privacy::budget::{Budget, Share};
-use crate::privacy::config::{PrivacyConfig, Unit};
-use crate::privacy::conversion;
-use crate::privacy::fixed::Units;
-use crate::privacy::noise::{NoiseSource, SeededNoise, StreamId};
+use crate::privacy::config::PrivacyConfig;
+use crate::privacy::intake::{Intake, Spent};
+use crate::privacy::noise::StreamId;
 use crate::privacy::repair::smallest_eigenvalue;
 use crate::privacy::report::PrivacyReport;
 use crate::privacy::stream::{Release, ReleaseStream};
@@ -22,18 +21,11 @@ use crate::wire::v1;
 /// the same sums twice.
 #[derive(Debug)]
 pub(crate) struct Privatizer {
-    config: PrivacyConfig,
+    pub(crate) intake: Intake,
     budget: Budget,
-    units: Units,
     dimension: usize,
-    noise: Box<dyn NoiseSource>,
     accountant: Accountant,
     streams: BTreeMap<StreamId, ReleaseStream>,
-    clipped: u64,
-    /// Interactions beyond the cap of their user, which were not learned from.
-    beyond_cap: u64,
-    signal_to_noise: Option<f64>,
-    life: Incarnation,
 }
 
 impl Privatizer {
@@ -45,49 +37,16 @@ impl Privatizer {
         seed: Seed,
     ) -> Self {
         Self {
-            config: config.clone(),
-            units: Units::new(config),
+            intake: Intake::new(config, id, seed),
             dimension,
-            noise: Box::new(SeededNoise::new(seed, id)),
             accountant: Accountant::new(budget.clone()),
             budget,
             streams: BTreeMap::new(),
-            clipped: 0,
-            beyond_cap: 0,
-            signal_to_noise: None,
-            life: Incarnation(0),
         }
-    }
-
-    pub(crate) fn use_noise(&mut self, noise: Box<dyn NoiseSource>) {
-        self.noise = noise;
-    }
-
-    pub(crate) fn begin_life(&mut self, life: Incarnation) {
-        self.noise.begin_life(life);
-        self.life = life;
     }
 
     pub(crate) const fn budget(&self) -> &Budget {
         &self.budget
-    }
-
-    /// Whether a user who has `count` interactions may contribute another one. Those beyond the cap are counted.
-    pub(crate) const fn admits(&mut self, count: u64) -> bool {
-        let admits = match self.config.unit {
-            Unit::Interaction => true,
-            Unit::User => count < self.config.user_cap,
-        };
-        self.beyond_cap += !admits as u64;
-        admits
-    }
-
-    /// The observation as it enters the sums: around the centre, within its bounds, and in units of fixed point. An error
-    /// if larger ones are refused.
-    pub(crate) fn clip(&mut self, x: &[f64], reward: f64) -> Result<(Vec<f64>, f64), InputError> {
-        let (x, y, was_clipped) = self.units.clip(&self.config, x, reward)?;
-        self.clipped += u64::from(was_clipped);
-        Ok((x, y))
     }
 
     /// A stream begins, over interactions that are in no other stream of its kind.
@@ -104,7 +63,7 @@ impl Privatizer {
 
     /// Adds an observation of `user` that was clipped before to the stream of its cluster and to its own.
     pub(crate) fn observe(&mut self, cluster: u64, user: u64, x: &[f64], y: f64) {
-        let units = self.units;
+        let units = self.intake.units;
         self.for_streams_of(cluster, user, |stream| stream.add(units, x, y));
     }
 
@@ -126,17 +85,18 @@ impl Privatizer {
     /// Whether a cluster of `total` observations, `released` of which were released, should and may be
     /// released again.
     pub(crate) fn is_due(&self, cluster: u64, total: u64, released: u64) -> bool {
-        self.accountant.has_release(StreamId::Cluster(cluster)) && self.config.is_due(total, released)
+        self.accountant.has_release(StreamId::Cluster(cluster)) && self.intake.config.is_due(total, released)
     }
 
     /// Whether a cluster that others wait for should and may be released. What has grown by less than half of what makes a
     /// release due is not: a coordinator that calls rounds again and again must not be able to spend the agent's releases.
     pub(crate) fn is_worth_a_round(&self, cluster: u64, total: u64, released: u64) -> bool {
-        self.accountant.has_release(StreamId::Cluster(cluster)) && self.config.is_half_due(total, released)
+        self.accountant.has_release(StreamId::Cluster(cluster))
+            && self.intake.config.is_half_due(total, released)
     }
 
     pub(crate) const fn uses_raw_buffer(&self) -> bool {
-        self.config.raw_buffer
+        self.intake.config.raw_buffer
     }
 
     fn share(&self, stream: StreamId) -> Option<&Share> {
@@ -155,7 +115,7 @@ impl Privatizer {
         };
         let own = self.streams.get_mut(&stream).expect("the accountant knows the same streams");
         let share = share.expect("the accountant opens no stream without a share");
-        let release = own.release(share, self.units, &mut *self.noise);
+        let release = own.release(share, self.intake.units, &mut *self.intake.noise);
         Ok(release.expect("the accountant counts the same releases"))
     }
 
@@ -168,7 +128,7 @@ impl Privatizer {
     /// that the result may be published.
     pub(crate) fn note_signal(&mut self, uploaded: &Release) {
         let lowest = smallest_eigenvalue(uploaded.evidence.gram(), self.dimension);
-        self.signal_to_noise = Some(lowest / self.budget.matrix_bound(uploaded.variance));
+        self.intake.signal_to_noise = Some(lowest / self.budget.matrix_bound(uploaded.variance));
     }
 
     /// Releases the sums of every user that is due, in the order of users.
@@ -176,7 +136,7 @@ impl Privatizer {
         for (user, count) in users {
             let stream = StreamId::User(user);
             let released = self.last_of_user(user).map_or(0, |last| last.evidence.count());
-            if self.accountant.has_release(stream) && self.config.is_edge_due(count, released) {
+            if self.accountant.has_release(stream) && self.intake.config.is_edge_due(count, released) {
                 self.release(stream).expect("it was asked whether there is one left");
             }
         }
@@ -185,50 +145,31 @@ impl Privatizer {
     /// The newest release of a user's sums.
     pub(crate) fn last_of_user(&self, user: u64) -> Option<Release> {
         let stream = StreamId::User(user);
-        self.streams.get(&stream)?.last(self.share(stream)?, self.units)
+        self.streams.get(&stream)?.last(self.share(stream)?, self.intake.units)
     }
 
     pub(crate) fn report(&self, most_of_a_user: u64) -> PrivacyReport {
-        let (config, mu) = (&self.config, self.accountant.mu());
-        let units_of_a_user = match config.unit {
-            Unit::Interaction => most_of_a_user as f64,
-            Unit::User => 1.0,
-        };
         let (streams, releases) = self.accountant.totals();
-        PrivacyReport {
-            epsilon_budget: config.epsilon,
-            delta: config.delta,
-            unit: config.unit,
-            mu,
-            epsilon: conversion::gaussian_epsilon(mu, config.delta),
-            most_of_a_user,
-            user_epsilon: conversion::gaussian_epsilon(units_of_a_user * mu, config.delta),
-            mechanism: config.mechanism,
+        let spent = Spent {
+            mu: self.accountant.mu(),
             calibration: self.budget.calibration(),
             secure_aggregation: None,
             streams,
             releases,
             silent: self.accountant.silent(),
-            clipped: Some(self.clipped),
-            beyond_cap: self.beyond_cap,
-            interactive: !config.raw_buffer,
+            interactive: !self.intake.config.raw_buffer,
             private_partition: self.budget.user.is_some(),
-            seeded: !self.noise.is_secret(),
-            uncounted: false,
-            void: None,
-            repairs: 0,
-            signal_to_noise: self.signal_to_noise,
-            life: self.life.0,
-        }
+        };
+        self.intake.report(&spent, most_of_a_user)
     }
 
     pub(crate) fn save(&self) -> v1::PrivacyState {
         v1::PrivacyState {
             accountant: Some(self.accountant.save()),
             streams: self.streams.values().map(ReleaseStream::save).collect(),
-            clipped: self.clipped,
-            beyond_cap: self.beyond_cap,
-            signal_to_noise: self.signal_to_noise,
+            clipped: self.intake.clipped,
+            beyond_cap: self.intake.beyond_cap,
+            signal_to_noise: self.intake.signal_to_noise,
         }
     }
 
@@ -256,8 +197,8 @@ impl Privatizer {
         let open = streams.iter().map(|(id, stream)| (*id, stream.released())).collect();
         self.accountant.restore(&accountant, open)?;
         self.streams = streams;
-        (self.clipped, self.beyond_cap) = (state.clipped, state.beyond_cap);
-        self.signal_to_noise = state.signal_to_noise;
+        (self.intake.clipped, self.intake.beyond_cap) = (state.clipped, state.beyond_cap);
+        self.intake.signal_to_noise = state.signal_to_noise;
         Ok(())
     }
 }

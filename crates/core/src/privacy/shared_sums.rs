@@ -1,14 +1,14 @@
 //! What an agent gives to sums over many agents: observations, noise and what was spent.
 
-use crate::error::{DecodeError, InputError};
+use crate::error::DecodeError;
 use crate::evidence::packed;
-use crate::ids::{AgentId, Incarnation, RoundId};
+use crate::ids::{AgentId, RoundId};
 use crate::privacy::budget::Budget;
-use crate::privacy::config::{PrivacyConfig, Unit};
-use crate::privacy::conversion;
-use crate::privacy::fixed::{Leaf, Units};
+use crate::privacy::config::PrivacyConfig;
+use crate::privacy::fixed::Leaf;
+use crate::privacy::intake::{Intake, Spent};
 use crate::privacy::masking::{Participant, SecureAggregation};
-use crate::privacy::noise::{Measurement, NoiseSource, SeededNoise, StreamId};
+use crate::privacy::noise::{Measurement, StreamId};
 use crate::privacy::report::PrivacyReport;
 use crate::privacy::shared_noise::SharedNoise;
 use crate::random::Seed;
@@ -20,13 +20,11 @@ use crate::wire::v1;
 /// would give its noise away.
 #[derive(Debug)]
 pub(crate) struct SharedSums {
-    config: PrivacyConfig,
+    pub(crate) intake: Intake,
     secure: SecureAggregation,
     budget: Budget,
-    units: Units,
     shared: SharedNoise,
     dimension: usize,
-    noise: Box<dyn NoiseSource>,
     /// What was learned since the last sum.
     filling: Leaf,
     /// What was sent under masks and is not known to be in a sum.
@@ -40,10 +38,6 @@ pub(crate) struct SharedSums {
     opened: u64,
     /// Rounds that it drew keys for.
     begun: u64,
-    clipped: u64,
-    beyond_cap: u64,
-    pub(crate) signal_to_noise: Option<f64>,
-    life: Incarnation,
 }
 
 impl SharedSums {
@@ -57,12 +51,10 @@ impl SharedSums {
         let budget = Budget::new(config, dimension, false);
         Self {
             shared: SharedNoise::new(config, secure, &budget, dimension),
-            config: config.clone(),
+            intake: Intake::new(config, id, seed),
             secure: *secure,
             budget,
-            units: Units::new(config),
             dimension,
-            noise: Box::new(SeededNoise::new(seed, id)),
             filling: Leaf::new(dimension),
             frozen: None,
             drawn: Vec::new(),
@@ -70,20 +62,7 @@ impl SharedSums {
             newest_slot: 0,
             opened: 0,
             begun: 0,
-            clipped: 0,
-            beyond_cap: 0,
-            signal_to_noise: None,
-            life: Incarnation(0),
         }
-    }
-
-    pub(crate) fn use_noise(&mut self, noise: Box<dyn NoiseSource>) {
-        self.noise = noise;
-    }
-
-    pub(crate) fn begin_life(&mut self, life: Incarnation) {
-        self.noise.begin_life(life);
-        self.life = life;
     }
 
     pub(crate) const fn budget(&self) -> &Budget {
@@ -94,25 +73,9 @@ impl SharedSums {
         &self.secure
     }
 
-    pub(crate) fn clip(&mut self, x: &[f64], reward: f64) -> Result<(Vec<f64>, f64), InputError> {
-        let (x, y, was_clipped) = self.units.clip(&self.config, x, reward)?;
-        self.clipped += u64::from(was_clipped);
-        Ok((x, y))
-    }
-
-    /// Whether a user who has `count` interactions may contribute another one. Those beyond the cap are counted.
-    pub(crate) const fn admits(&mut self, count: u64) -> bool {
-        let admits = match self.config.unit {
-            Unit::Interaction => true,
-            Unit::User => count < self.config.user_cap,
-        };
-        self.beyond_cap += !admits as u64;
-        admits
-    }
-
     /// Adds an observation that was clipped before.
     pub(crate) fn add(&mut self, x: &[f64], y: f64) {
-        self.filling.add(self.units, x, y);
+        self.filling.add(self.intake.units, x, y);
     }
 
     /// Counts an interaction without a reward, so that counts do not tell it from others.
@@ -122,7 +85,7 @@ impl SharedSums {
 
     /// Whether an agent with `total` observations, `included` of which are in sums, should ask for a round.
     pub(crate) fn is_due(&self, total: u64, included: u64) -> bool {
-        self.next_slot <= self.shared.slots() && self.config.is_due(total, included)
+        self.next_slot <= self.shared.slots() && self.intake.config.is_due(total, included)
     }
 
     /// How many numbers the agent sends.
@@ -144,7 +107,7 @@ impl SharedSums {
     pub(crate) fn participant(&mut self, id: AgentId, round: RoundId) -> Participant {
         // By its own count: numbers of rounds come again if a coordinator has lost part of its history, and keys must not.
         self.begun += 1;
-        Participant::new(id, round, &mut *self.noise.key_bits(self.begun))
+        Participant::new(id, round, &mut *self.intake.noise.key_bits(self.begun))
     }
 
     /// The agent's numbers for a slot that it may use: everything that it learned and that is in no sum, with noise.
@@ -153,7 +116,7 @@ impl SharedSums {
         while (self.drawn.len() as u64) < slot {
             let number = self.drawn.len() as u64 + 1;
             let measurement = Measurement { stream: StreamId::Cluster(1), number };
-            let drawn = self.shared.draw(number, &mut *self.noise.bits(measurement));
+            let drawn = self.shared.draw(number, &mut *self.intake.noise.bits(measurement));
             self.drawn.push(drawn);
         }
         let leaf = std::mem::replace(&mut self.filling, Leaf::new(self.dimension));
@@ -182,36 +145,17 @@ impl SharedSums {
     }
 
     pub(crate) fn report(&self, most_of_a_user: u64) -> PrivacyReport {
-        let (config, mu) = (&self.config, self.budget.cluster.loss(self.newest_slot).sqrt());
-        let units_of_a_user = match config.unit {
-            Unit::Interaction => most_of_a_user as f64,
-            Unit::User => 1.0,
-        };
-        PrivacyReport {
-            epsilon_budget: config.epsilon,
-            delta: config.delta,
-            unit: config.unit,
-            mu,
-            epsilon: conversion::gaussian_epsilon(mu, config.delta),
-            most_of_a_user,
-            user_epsilon: conversion::gaussian_epsilon(units_of_a_user * mu, config.delta),
-            mechanism: config.mechanism,
+        let spent = Spent {
+            mu: self.budget.cluster.loss(self.newest_slot).sqrt(),
             calibration: self.budget.divided(self.secure.honest()).calibration(),
             secure_aggregation: Some(self.secure),
             streams: 1,
             releases: self.opened,
             silent: u64::from(self.next_slot > self.shared.slots()),
-            clipped: Some(self.clipped),
-            beyond_cap: self.beyond_cap,
             interactive: true,
             private_partition: false,
-            seeded: !self.noise.is_secret(),
-            uncounted: false,
-            void: None,
-            repairs: 0,
-            signal_to_noise: self.signal_to_noise,
-            life: self.life.0,
-        }
+        };
+        self.intake.report(&spent, most_of_a_user)
     }
 
     pub(crate) fn save(&self) -> v1::SharedSumsState {
@@ -224,9 +168,9 @@ impl SharedSums {
             newest_slot: self.newest_slot,
             opened: self.opened,
             begun: self.begun,
-            clipped: self.clipped,
-            beyond_cap: self.beyond_cap,
-            signal_to_noise: self.signal_to_noise,
+            clipped: self.intake.clipped,
+            beyond_cap: self.intake.beyond_cap,
+            signal_to_noise: self.intake.signal_to_noise,
         }
     }
 
@@ -248,8 +192,8 @@ impl SharedSums {
         self.drawn = state.drawn.into_iter().map(|drawn| drawn.numbers).collect();
         (self.next_slot, self.newest_slot) = (state.next_slot, state.newest_slot);
         (self.opened, self.begun) = (state.opened, state.begun);
-        (self.clipped, self.beyond_cap) = (state.clipped, state.beyond_cap);
-        self.signal_to_noise = state.signal_to_noise;
+        (self.intake.clipped, self.intake.beyond_cap) = (state.clipped, state.beyond_cap);
+        self.intake.signal_to_noise = state.signal_to_noise;
         Ok(())
     }
 }
