@@ -84,7 +84,10 @@ impl Uplink {
             }
             // The matrix, the vector and the count. Keys and shares carry no statistics.
             Self::Secure(SecureUplink::Masked { sums, .. }) => Cost::numbers(sums.len(), bytes),
-            Self::Secure(_) | Self::RoundRequest { .. } | Self::NetworkRequest { .. } => Cost::control(bytes),
+            Self::Secure(_)
+            | Self::RoundRequest { .. }
+            | Self::RoundLoss { .. }
+            | Self::NetworkRequest { .. } => Cost::control(bytes),
             Self::Extension(extension) => Cost::of_extension(extension, bytes),
             // The matrix, the vector, the network and its alpha; in the paper the agent's own matrix too.
             Self::NetworkPart(part) => {

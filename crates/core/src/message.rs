@@ -32,6 +32,14 @@ pub enum Uplink {
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
     },
+    /// From a relay: observations that its parent counts on in a round are gone, because the agent that had them left or
+    /// lost its data, or agents do not answer. The round cannot end as it was begun.
+    RoundLoss {
+        /// The newest round that the relay was asked for a part of.
+        round: RoundId,
+        /// Whether some of the observations are in the shared model, so that everything has to be collected anew.
+        shared: bool,
+    },
     /// The agent's part of a round of secure aggregation.
     Secure(SecureUplink),
     /// Everything that one cluster of users has contributed.
@@ -344,6 +352,7 @@ impl Uplink {
             Self::Pull(_) => "pull",
             Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
+            Self::RoundLoss { .. } => "round loss",
             Self::Secure(part) => part.kind(),
             Self::Gradient(_) => "gradient",
             Self::Cluster(_) => "cluster",

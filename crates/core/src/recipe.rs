@@ -12,7 +12,7 @@ use crate::federation::{Federation, Placement};
 use crate::glm::LinkFunction;
 use crate::ids::AgentId;
 use crate::privacy::{PrivacyConfig, SecureAggregation};
-use crate::relay::{LinkThresholds, Relay, Relaying};
+use crate::relay::{LinkThresholds, Relay, Relaying, UpperLink};
 use crate::settings::Setting;
 
 /// An algorithm with its settings.
@@ -98,9 +98,9 @@ pub trait Recipe: fmt::Debug + Send + Sync {
         None
     }
 
-    /// A new relay, made by the settings of the level of links below it. `above` are the thresholds of its link
-    /// to its parent, where there are any. `None` if [`relaying`](Self::relaying) says that there are no relays.
-    fn relay(&self, _shape: Shape, _above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+    /// A new relay, made by the settings of the level of links below it. `above` is its link to its parent. `None` if
+    /// [`relaying`](Self::relaying) says that there are no relays.
+    fn relay(&self, _shape: Shape, _above: UpperLink) -> Option<Box<dyn Relay>> {
         None
     }
 

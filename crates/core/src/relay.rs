@@ -8,6 +8,7 @@ use crate::error::{ConfigError, DecodeError, ProtocolError};
 use crate::ids::{AgentId, Incarnation, Tick};
 use crate::message::{Downlink, Outgoing, Uplink};
 use crate::settings::Described;
+use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,13 @@ pub trait Relay: Send {
     /// Does what is due at `now`, for example closes a round whose deadline has passed.
     fn tick(&mut self, _now: Tick) -> Passed {
         Passed::default()
+    }
+
+    /// The same where the host knows that `absent` are away, of the children that a round waits for. They do not count for the
+    /// quorum of the round.
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Passed {
+        let _ = absent;
+        self.tick(now)
     }
 
     /// When [`tick`](Self::tick) has something to do next, if ever.
@@ -100,6 +108,24 @@ pub struct LinkThresholds {
     pub upload: Threshold,
     /// γ_D: the upper end sends a snapshot when the lower end is behind by more.
     pub download: Threshold,
+}
+
+/// The link of a relay to its parent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpperLink {
+    /// How many links lie between the relay and the root: 1 for a child of the root.
+    pub depth: usize,
+    /// The thresholds of the link, where its ends speak by thresholds.
+    pub thresholds: Option<LinkThresholds>,
+}
+
+impl UpperLink {
+    /// How long a relay waits for its children in a round in which the root waits for `whole`: half as long as its parent, so
+    /// that its own answer is there in time.
+    #[must_use]
+    pub fn patience(&self, whole: TimeSpan) -> TimeSpan {
+        TimeSpan::from_micros(whole.as_micros() >> self.depth.min(63))
+    }
 }
 
 /// Thresholds of one level of links in a federation with relays.

@@ -7,6 +7,7 @@ mod deadlines;
 mod gradient_rounds;
 mod kernel;
 mod layers;
+mod model_relays;
 mod neural;
 mod privacy;
 mod refusals;

@@ -23,9 +23,18 @@ fn every_algorithm_with_relays_keeps_their_promises() {
         }
         checked.push(case.algorithm.name());
     }
-    for name in
-        ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "async-lin-ucb-am", "fed-lin-ucb", "sync-lin-ucb"]
-    {
+    for name in [
+        "async-lin-ucb",
+        "async-lin-ts",
+        "async-lin-phe",
+        "async-lin-ucb-am",
+        "fed-lin-ucb",
+        "sync-lin-ucb",
+        "fed-glb-ucb",
+        "fed-glb-ucb-1",
+        "fed-glb-ucb-2",
+        "fed-glb-ucb-3",
+    ] {
         assert!(checked.contains(&name), "{name} has relays");
     }
 }
@@ -238,7 +247,7 @@ impl Recipe for Doubling {
     fn on_level(&self, _thresholds: LinkThresholds, _agents: bool) -> Option<Algorithm> {
         Some(Algorithm::Outside(Outside::new(Self(self.0.clone()))))
     }
-    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let inner = Recipe::relay(&self.0, shape, above)?;
         Some(Box::new(DoublingRelay { inner }))
     }

@@ -48,7 +48,9 @@ fn uplink_cost(message: &Uplink) -> Cost {
             let silent = evidence.evidence().moment().iter().all(|&v| v == 0.0);
             if silent { Cost { paper_scalars: (d * d + 1) as u64, ..cost } } else { cost }
         }
-        Uplink::RoundRequest { .. } | Uplink::NetworkRequest { .. } => Cost { control: 1, ..Cost::default() },
+        Uplink::RoundRequest { .. } | Uplink::RoundLoss { .. } | Uplink::NetworkRequest { .. } => {
+            Cost { control: 1, ..Cost::default() }
+        }
         Uplink::NetworkPart(part) => {
             let p = part.weights.len();
             let matrix = match &part.evidence {

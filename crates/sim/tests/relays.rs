@@ -2,8 +2,9 @@
 //! twice whatever goes wrong.
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedLinUcb, JoinPolicy, ProtocolConfig, Seed, Stream,
-    SyncLinUcb, Threshold, TimeSpan,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, GlmConfig, JoinPolicy,
+    LinkFunction, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Sharing, Stream, SyncLinUcb, Threshold,
+    TimeSpan,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;
@@ -99,6 +100,60 @@ fn rounds_through_relays_are_rounds() {
     }
 }
 
+fn rounds_of_models(join: JoinPolicy, round_deadline: Option<TimeSpan>) -> [Algorithm; 4] {
+    let rounds = RoundConfig { join, round_deadline, ..Default::default() };
+    // Rewards of the linear world are numbers, not clicks.
+    let model = GlmConfig { link: LinkFunction::Identity, ..Default::default() };
+    let scheduled = || ScheduledGlbUcb {
+        model: model.clone(),
+        rounds: rounds.clone(),
+        round_every: 30,
+        ..Default::default()
+    };
+    [
+        Algorithm::FedGlbUcb(FedGlbUcb {
+            model: model.clone(),
+            rounds: rounds.clone(),
+            round_threshold: Threshold(4.0),
+            ..Default::default()
+        }),
+        Algorithm::FedGlbUcb1(scheduled()),
+        Algorithm::FedGlbUcb2(scheduled()),
+        Algorithm::FedGlbUcb3(FedGlbUcb3 { model: model.clone(), rounds: rounds.clone(), round_every: 30 }),
+    ]
+}
+
+/// Gradients add up as sums do: the minimum is the same, found in as many steps.
+#[test]
+fn models_through_relays_are_the_models_of_all_agents() {
+    for (seed, join) in [(0, JoinPolicy::Eager), (1, JoinPolicy::Lazy)] {
+        for algorithm in rounds_of_models(join, None) {
+            let flat = small(seed, 9, 300, algorithm);
+            let (log, tally) = run(&flat);
+            assert!(tally.rounds > 3, "{}: {} rounds", flat.algorithm.name(), tally.rounds);
+            for topology in [tree(2, 1), tree(2, 3), tree(3, 2)] {
+                let alone = topology.levels == 2 && topology.fan_out == 1;
+                let (other, through) = run(&RunConfig { topology, ..flat.clone() });
+                let name = flat.algorithm.name();
+                // Several relays tell of schedules a little later, so that rounds are others.
+                if alone || name == "fed-glb-ucb" {
+                    assert_eq!(log.choices(), other.choices(), "{name}, seed {seed}");
+                    assert_eq!((tally.rounds, tally.up.messages), (through.rounds, through.up.messages));
+                } else {
+                    assert!(through.rounds > 3 && through.rounds <= tally.rounds, "{name}: {through:?}");
+                    assert!(
+                        through.regret < 1.3 * tally.regret,
+                        "{name}: {} beside {}",
+                        through.regret,
+                        tally.regret
+                    );
+                }
+                assert!(through.messages_at_root() < tally.messages_at_root(), "{name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn perfect_links_change_nothing_at_any_level() {
     let algorithms = [
@@ -106,7 +161,7 @@ fn perfect_links_change_nothing_at_any_level() {
         Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(1.5)), ..Default::default() }),
         Algorithm::SyncLinUcb(SyncLinUcb { round_threshold: Threshold(1.0), ..Default::default() }),
     ];
-    for algorithm in algorithms {
+    for algorithm in algorithms.into_iter().chain(rounds_of_models(JoinPolicy::Eager, None)) {
         let ideal = RunConfig { topology: tree(3, 2), ..small(3, 8, 400, algorithm) };
         let network = NetworkConfig { latency: Some(TimeSpan::ZERO), ..NetworkConfig::default() };
         let linked = RunConfig { network, ..ideal.clone() };
@@ -152,7 +207,12 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
         ..protocol(gamma(&mut draw), gamma(&mut draw))
     };
     let join = protocol.join;
-    let algorithm = match draw.below(7) {
+    let algorithm = match draw.below(10) {
+        7..=9 => {
+            let deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
+            let [one, two, three, four] = rounds_of_models(join, deadline);
+            pick(&mut draw, &[one, two, three, four])
+        }
         3 | 4 => Algorithm::SyncLinUcb(SyncLinUcb {
             round_threshold: Threshold(pick(&mut draw, &[0.0, 0.5, 3.0])),
             join,
@@ -252,7 +312,7 @@ fn evidence_is_conserved_at_every_level_when_the_root_loses_history() {
 #[test]
 fn a_relay_that_counts_twice_is_caught() {
     let uploads = (0..40).map(|seed| chaotic(seed, false));
-    let uploads = uploads.filter(|config| config.algorithm.name() != "sync-lin-ucb").take(20);
+    let uploads = uploads.filter(|config| config.algorithm.sharing() == Sharing::Uploads).take(20);
     let caught = uploads.filter(|config| {
         let mut invariants = Invariants::of(&config.algorithm);
         let _ = config.run_with_planted_bug(&mut invariants);

@@ -69,6 +69,7 @@ fn uplink(message: &Uplink) -> String {
                 pull.upload.clone().map(|upload| format!(" with {}", uplink(&Uplink::Evidence(upload))));
             format!("pull at v{}, doubt {doubt}{}", pull.based_on.0, upload.unwrap_or_default())
         }
+        Uplink::RoundLoss { round, shared } => format!("loss in round {}, shared: {shared}", round.0),
         Uplink::RoundRequest { observations: 0 } => "round request".to_owned(),
         Uplink::RoundRequest { observations } => format!("round request with {observations}"),
         Uplink::RoundEvidence { round, evidence } => {

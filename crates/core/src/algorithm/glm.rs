@@ -12,6 +12,7 @@ use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, PrivateGlmUcb, Sch
 use crate::ids::AgentId;
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
+use crate::relay::{Relay, Relaying, UpperLink};
 use crate::width::ModelConfig;
 
 impl Recipe for FedGlbUcb {
@@ -45,6 +46,14 @@ impl Recipe for FedGlbUcb {
 
     fn link_function(&self) -> Option<LinkFunction> {
         Some(self.model.link)
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByRounds
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension(), above)))
     }
 }
 
@@ -88,6 +97,14 @@ impl Recipe for Scheduled1<'_> {
     fn chooses_with_unsent(&self) -> bool {
         false
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByRounds
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.0.relay(self.name(), shape.dimension(), above)))
+    }
 }
 
 /// Rounds on a schedule, with online Newton steps between them.
@@ -126,6 +143,14 @@ impl Recipe for Scheduled2<'_> {
     fn link_function(&self) -> Option<LinkFunction> {
         Some(self.0.model.link)
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByRounds
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.0.relay(self.name(), shape.dimension(), above)))
+    }
 }
 
 impl Recipe for FedGlbUcb3 {
@@ -159,6 +184,14 @@ impl Recipe for FedGlbUcb3 {
 
     fn link_function(&self) -> Option<LinkFunction> {
         Some(self.model.link)
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByRounds
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension(), above)))
     }
 }
 

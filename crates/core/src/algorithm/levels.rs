@@ -6,7 +6,7 @@ use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::federation::Federation;
 use crate::ids::AgentId;
-use crate::relay::{LevelConfig, LinkThresholds, Relay, Relaying};
+use crate::relay::{LevelConfig, LinkThresholds, Relay, Relaying, UpperLink};
 
 /// An algorithm spread over levels of links, from those of the root (level 0) down to those of the agents.
 ///
@@ -78,7 +78,8 @@ impl Levels {
             return Err(refused());
         };
         below.algorithm.check(shape)?;
-        below.algorithm.with_recipe(|recipe| recipe.relay(shape, above.thresholds)).ok_or_else(refused)
+        let above = UpperLink { depth, thresholds: above.thresholds };
+        below.algorithm.with_recipe(|recipe| recipe.relay(shape, above)).ok_or_else(refused)
     }
 
     /// An agent, child of a relay of the last level or, without relays, of the root.

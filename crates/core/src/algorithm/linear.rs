@@ -19,7 +19,7 @@ use crate::linear::{
 };
 use crate::privacy::{MOST_PARTICIPANTS, PrivacyConfig, SecureAggregation};
 use crate::recipe::{Payload, Recipe, Sharing};
-use crate::relay::{LinkThresholds, Relay, Relaying};
+use crate::relay::{LinkThresholds, Relay, Relaying, UpperLink};
 use crate::trigger::Threshold;
 
 /// Why the algorithms that price their messages have no relays.
@@ -237,9 +237,9 @@ impl Recipe for AsyncLinUcb {
         Some(Algorithm::AsyncLinUcb(Self { protocol, ..self.clone() }))
     }
 
-    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let dimension = shape.dimension();
-        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
     }
 }
 
@@ -291,9 +291,9 @@ impl Recipe for AsyncLinTs {
         Some(Algorithm::AsyncLinTs(Self { protocol, ..self.clone() }))
     }
 
-    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let dimension = shape.dimension();
-        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
     }
 }
 
@@ -331,9 +331,9 @@ impl Recipe for AsyncLinPhe {
         Some(Algorithm::AsyncLinPhe(Self { protocol, ..self.clone() }))
     }
 
-    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let dimension = shape.dimension();
-        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
     }
 }
 
@@ -405,8 +405,8 @@ impl Recipe for SyncLinUcb {
         if self.privacy.is_some() { Relaying::No(PRIVATE) } else { Relaying::ByRounds }
     }
 
-    fn relay(&self, shape: Shape, _above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
-        Some(Box::new(self.relay(shape.dimension())))
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension(), above)))
     }
 }
 
@@ -452,8 +452,8 @@ impl Recipe for FedLinUcb {
         Some(Algorithm::FedLinUcb(Self { upload_threshold: Some(thresholds.upload), ..self.clone() }))
     }
 
-    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
-        Some(Box::new(self.relay(shape.dimension(), above?)))
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(self.relay(shape.dimension(), above.thresholds?)))
     }
 }
 
@@ -499,9 +499,9 @@ impl Recipe for AsyncLinUcbAm {
         Some(Algorithm::AsyncLinUcbAm(Self { protocol, ..self.clone() }))
     }
 
-    fn relay(&self, shape: Shape, above: Option<LinkThresholds>) -> Option<Box<dyn Relay>> {
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let dimension = self.shared_dimension(shape);
-        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above?)))
+        Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
     }
 }
 

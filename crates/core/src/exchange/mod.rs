@@ -5,6 +5,7 @@ pub(crate) mod belief;
 mod join;
 pub(crate) mod roster;
 mod rounds;
+pub(crate) mod shares;
 mod silent;
 
 pub use join::JoinPolicy;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{Constants, GlmConfig};
 use super::fed_glb_ucb::{Schedule, check_schedule};
+use super::model_relay::ModelRelay;
 use super::model_rounds::{ModelRounds, ModelUpdate};
 use super::online::{Online, bent, newton_step};
 use super::projection::dot;
@@ -21,6 +22,7 @@ use crate::federation::Federation;
 use crate::ids::{RoundId, UserId};
 use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
+use crate::relay::UpperLink;
 use crate::ridge::Ridge;
 use crate::scoring::{check_arms, upper_confidence};
 use crate::wire::{self, v1};
@@ -98,6 +100,10 @@ impl FedGlbUcb3 {
         let update = ModelUpdate::Online(Online::new(dimension, self.step(), self.potential()));
         let model = Ridge::new(dimension, constants.lambda);
         ModelRounds::new(NAME, constants, &self.rounds, update, model).on_schedule(self.round_every)
+    }
+
+    pub(crate) fn relay(&self, dimension: usize, above: UpperLink) -> ModelRelay {
+        ModelRelay::new(&self.coordinator(dimension), &self.rounds, above)
     }
 }
 

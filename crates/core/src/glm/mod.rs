@@ -6,6 +6,7 @@ pub(crate) mod fed_glb_ucb;
 pub(crate) mod fed_glb_ucb_3;
 pub(crate) mod history;
 pub(crate) mod link;
+pub(crate) mod model_relay;
 pub(crate) mod model_rounds;
 pub(crate) mod online;
 pub(crate) mod ons;

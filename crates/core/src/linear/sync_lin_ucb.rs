@@ -16,6 +16,7 @@ use crate::linear::round_relay::RoundRelay;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
 use crate::privacy::{PrivacyConfig, SecureAggregation};
+use crate::relay::UpperLink;
 use crate::time_span::TimeSpan;
 use crate::trigger::Threshold;
 use crate::width::ModelConfig;
@@ -95,10 +96,9 @@ impl SyncLinUcb {
         EvidenceRounds::new(self.model.model(dimension), self.join, self.round_deadline)
     }
 
-    /// A relay that waits for its children half as long as the root does, so that its answer is there in time.
-    pub(crate) fn relay(&self, dimension: usize) -> RoundRelay {
-        let half = |deadline: TimeSpan| TimeSpan::from_micros(deadline.as_micros() / 2);
-        RoundRelay::new(self.model.model(dimension), self.join, self.round_deadline.map(half))
+    pub(crate) fn relay(&self, dimension: usize, above: UpperLink) -> RoundRelay {
+        let patience = self.round_deadline.map(|deadline| above.patience(deadline));
+        RoundRelay::new(self.model.model(dimension), self.join, patience)
     }
 }
 

@@ -126,7 +126,8 @@ impl LogEntry {
                 let frame = UpFrame { message, ..frame.clone() };
                 Ok(Some(Self { event: LogEvent::Accepted(agent, frame), ..self }))
             }
-            Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. }) | None => Ok(Some(self)),
+            Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. } | Uplink::RoundLoss { .. })
+            | None => Ok(Some(self)),
             Some(
                 message @ (Uplink::Secure(_)
                 | Uplink::Cluster(_)

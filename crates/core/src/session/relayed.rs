@@ -68,6 +68,11 @@ impl Coordinator for Relayed {
         self.keep(passed)
     }
 
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Vec<Outgoing> {
+        let passed = self.relay.tick_without(now, absent);
+        self.keep(passed)
+    }
+
     fn deadline(&self) -> Option<Tick> {
         self.relay.deadline()
     }

@@ -75,6 +75,9 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
             round: round.0,
             evidence: Some(parcel_to_wire(evidence)),
         }),
+        Uplink::RoundLoss { round, shared } => {
+            v1::uplink::Kind::RoundLoss(v1::RoundLoss { round: round.0, shared: *shared })
+        }
         Uplink::Gradient(gradient) => v1::uplink::Kind::Gradient(v1::Gradient {
             round: gradient.round.0,
             step: gradient.step,
@@ -105,6 +108,9 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
             round: RoundId(part.round),
             evidence: parcel_from_wire(required(part.evidence)?)?,
         },
+        v1::uplink::Kind::RoundLoss(loss) => {
+            Uplink::RoundLoss { round: RoundId(loss.round), shared: loss.shared }
+        }
         v1::uplink::Kind::Gradient(gradient) => {
             let curvature = gradient.curvature.map(|matrix| matrix.entries);
             let fits =
@@ -254,7 +260,7 @@ fn extension_from_wire(extension: v1::Extension) -> Extension {
     Extension { algorithm, version, scalars, bytes }
 }
 
-fn model_to_wire(model: &Model) -> v1::Model {
+pub(crate) fn model_to_wire(model: &Model) -> v1::Model {
     let (moment, fit) = match &model.fit {
         Fit::Minimised { gap, information, unit_information } => {
             let (gap, information, unit_information) = (*gap, *information, *unit_information);
@@ -283,7 +289,7 @@ fn model_to_wire(model: &Model) -> v1::Model {
     }
 }
 
-fn model_from_wire(model: v1::Model) -> Result<Model, DecodeError> {
+pub(crate) fn model_from_wire(model: v1::Model) -> Result<Model, DecodeError> {
     let finite = |value: f64| {
         value.is_finite().then_some(value).ok_or(DecodeError::invalid("model", "not all numbers are finite"))
     };

@@ -25,6 +25,7 @@ pub(crate) fn uplink_len(message: &Uplink) -> usize {
             integer(pull.based_on.0) + double(pull.doubt) + upload
         }
         Uplink::RoundEvidence { round, evidence } => integer(round.0) + embedded(parcel_len(evidence)),
+        Uplink::RoundLoss { round, shared } => integer(round.0) + integer(u64::from(*shared)),
         Uplink::Gradient(gradient) => {
             let curvature = gradient.curvature.as_ref().map_or(0, |matrix| embedded(doubles(matrix.len())));
             integer(gradient.round.0) + integer(gradient.step) + doubles(gradient.gradient.len()) + curvature

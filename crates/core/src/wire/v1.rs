@@ -39,7 +39,7 @@ pub struct LowRank {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 14, 15")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -58,6 +58,8 @@ pub mod uplink {
         Pull(super::Pull),
         #[prost(message, tag = "6")]
         Secure(super::SecureUplink),
+        #[prost(message, tag = "7")]
+        RoundLoss(super::RoundLoss),
         #[prost(message, tag = "8")]
         Cluster(super::ClusterUpload),
         #[prost(message, tag = "9")]
@@ -155,6 +157,15 @@ pub struct RoundEvidence {
     pub round: u64,
     #[prost(message, optional, tag = "2")]
     pub evidence: ::core::option::Option<Evidence>,
+}
+/// From a relay: observations that its parent counts on in a round are gone, or their agents are silent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RoundLoss {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// Some of them are in the shared model, so that everything has to be collected anew.
+    #[prost(bool, tag = "2")]
+    pub shared: bool,
 }
 /// From the coordinator to an agent.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1608,6 +1619,71 @@ pub struct GlmCoordinatorState {
     pub preconditioned_evaluations: u64,
     #[prost(uint64, tag = "25")]
     pub newton_evaluations: u64,
+}
+/// A relay of rounds that end with a model.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelRelayState {
+    /// What its children were told last, by its own version.
+    #[prost(message, optional, tag = "1")]
+    pub shared: ::core::option::Option<Model>,
+    #[prost(double, tag = "2")]
+    pub information: f64,
+    #[prost(uint64, tag = "3")]
+    pub parent_version: u64,
+    /// The newest round of its parent, and its own.
+    #[prost(uint64, tag = "4")]
+    pub parent_round: u64,
+    #[prost(uint64, tag = "5")]
+    pub round: u64,
+    /// A round was asked for at once.
+    #[prost(bool, tag = "6")]
+    pub requested: bool,
+    /// Observations that are in no model: told by children, and told to the parent.
+    #[prost(message, repeated, tag = "7")]
+    pub reported: ::prost::alloc::vec::Vec<GlmPart>,
+    #[prost(uint64, tag = "8")]
+    pub told: u64,
+    /// Observations in the model: of each child, and of the relay as its parent said first in version `since`.
+    #[prost(message, repeated, tag = "9")]
+    pub children: ::prost::alloc::vec::Vec<GlmPart>,
+    #[prost(uint64, tag = "10")]
+    pub contained: u64,
+    #[prost(uint64, tag = "11")]
+    pub since: u64,
+    /// The parent's model contains observations that no child has any more.
+    #[prost(bool, tag = "12")]
+    pub orphaned: bool,
+    /// Children that are left out when the parent begins anew.
+    #[prost(uint64, repeated, tag = "13")]
+    pub silent: ::prost::alloc::vec::Vec<u64>,
+    /// A round of the parent is open here; all further fields are about it.
+    #[prost(bool, tag = "14")]
+    pub open: bool,
+    #[prost(uint64, tag = "15")]
+    pub opened: u64,
+    #[prost(uint64, repeated, tag = "16")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    #[prost(bool, tag = "17")]
+    pub whole: bool,
+    #[prost(message, repeated, tag = "18")]
+    pub parts: ::prost::alloc::vec::Vec<GlmPart>,
+    /// Observations in the sum whose children are gone.
+    #[prost(uint64, tag = "19")]
+    pub gone: u64,
+    #[prost(message, optional, tag = "20")]
+    pub sum: ::core::option::Option<Evidence>,
+    #[prost(bool, tag = "21")]
+    pub answered: bool,
+    /// The parent was told that it cannot go on with this round.
+    #[prost(bool, tag = "22")]
+    pub void: bool,
+    /// The parent has asked for gradients, by the number of its request.
+    #[prost(uint64, optional, tag = "23")]
+    pub step: ::core::option::Option<u64>,
+    #[prost(double, repeated, tag = "24")]
+    pub gradient: ::prost::alloc::vec::Vec<f64>,
+    #[prost(message, optional, tag = "25")]
+    pub curvature: ::core::option::Option<Packed>,
 }
 /// An observation as the statistics see it.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -74,6 +74,8 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
             })
             .boxed(),
         any::<u64>().prop_map(|observations| Uplink::RoundRequest { observations }),
+        (any::<u64>(), any::<bool>())
+            .prop_map(|(round, shared)| Uplink::RoundLoss { round: RoundId(round), shared }),
         extensions().prop_map(Uplink::Extension),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),

@@ -75,6 +75,7 @@ fn observations(message: &Uplink) -> Result<Option<u64>, Refusal> {
             list.uploads.iter().try_fold(None, |_, upload| cluster(upload.evidence.count()))
         }
         Uplink::RoundRequest { .. }
+        | Uplink::RoundLoss { .. }
         | Uplink::Gradient(_)
         | Uplink::NetworkRequest { .. }
         | Uplink::Weights(_)

@@ -1,6 +1,6 @@
 //! A federation's place among levels of relays: the machines of its two ends, and what it tells those that join it.
 
-use posse_core::{Algorithm, ConfigError, LevelConfig, Levels, LinkThresholds, Relay, Relaying};
+use posse_core::{Algorithm, ConfigError, LevelConfig, Levels, LinkThresholds, Relay, Relaying, UpperLink};
 
 use super::{FederationConfig, ParentConfig};
 
@@ -66,12 +66,13 @@ impl FederationConfig {
             levels[depth - 1].upload_threshold = parent.upload_threshold;
             return Levels::new(algorithm, &self.federation(), &levels)?.relay(depth, self.shape());
         }
-        let above = match relaying {
+        let thresholds = match relaying {
             Relaying::ByThresholds(whole) => {
                 Some(LinkThresholds { upload: parent.upload_threshold.unwrap_or(whole.upload), ..whole })
             }
             _ => None,
         };
+        let above = UpperLink { depth: 1, thresholds };
         let relay = algorithm.with_recipe(|recipe| recipe.relay(self.shape(), above));
         relay.ok_or_else(|| refused("it has no relay"))
     }

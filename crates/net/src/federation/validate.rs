@@ -28,6 +28,7 @@ pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), P
         Uplink::Secure(_) => Ok(()),
         Uplink::Pull(Pull { upload: None, .. })
         | Uplink::RoundRequest { .. }
+        | Uplink::RoundLoss { .. }
         | Uplink::NetworkRequest { .. } => Ok(()),
     }
 }

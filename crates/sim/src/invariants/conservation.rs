@@ -227,7 +227,12 @@ impl Invariant for Records {
         for agent in stage.agents() {
             let Some(machine) = stage.agent(agent) else { continue };
             let learned = self.learned.get(&(agent, stage.incarnation(agent))).copied().unwrap_or(0);
-            let contained = stage.coordinator().agent(agent).map_or(0, |standing| standing.uploads);
+            let relays = stage.relays();
+            let contained = match (relays.last(), stage.relay_of(agent)) {
+                (Some(lowest), Some(own)) => lowest[own].child(agent),
+                _ => stage.coordinator().agent(agent),
+            };
+            let contained = contained.map_or(0, |standing| standing.uploads);
             let held = contained + unsent(&machine.inspect());
             let excused = self.forgets && self.lost_history && held < learned;
             if held != learned && !excused {
@@ -257,6 +262,7 @@ pub(super) fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
         Uplink::Pull(pull) => pull.upload.as_ref(),
         Uplink::RoundRequest { .. }
         | Uplink::RoundEvidence { .. }
+        | Uplink::RoundLoss { .. }
         | Uplink::Cluster(_)
         | Uplink::Clusters(_)
         | Uplink::Gradient(_)

@@ -11,6 +11,7 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use super::config::{Constants, GlmConfig, SolverConfig};
+use super::model_relay::ModelRelay;
 use super::model_rounds::ModelRounds;
 use super::ons::Ons;
 use super::projection::norm;
@@ -25,6 +26,7 @@ use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::message::{Downlink, Fit, Model, Uplink};
 use crate::parcel::Parcel;
+use crate::relay::UpperLink;
 use crate::ridge::Ridge;
 use crate::scoring::{check_arms, upper_confidence};
 use crate::trigger::Threshold;
@@ -121,6 +123,10 @@ impl FedGlbUcb {
     pub(crate) fn coordinator(&self, dimension: usize) -> ModelRounds {
         ModelRounds::minimising("fed-glb-ucb", &self.model, &self.rounds, &self.update, dimension)
     }
+
+    pub(crate) fn relay(&self, dimension: usize, above: UpperLink) -> ModelRelay {
+        ModelRelay::new(&self.coordinator(dimension), &self.rounds, above)
+    }
 }
 
 impl ScheduledGlbUcb {
@@ -146,6 +152,10 @@ impl ScheduledGlbUcb {
     pub(crate) fn coordinator(&self, name: &'static str, dimension: usize) -> ModelRounds {
         ModelRounds::minimising(name, &self.model, &self.rounds, &self.update, dimension)
             .on_schedule(self.round_every)
+    }
+
+    pub(crate) fn relay(&self, name: &'static str, dimension: usize, above: UpperLink) -> ModelRelay {
+        ModelRelay::new(&self.coordinator(name, dimension), &self.rounds, above)
     }
 }
 

@@ -129,6 +129,27 @@ impl ModelRounds {
         Self { every: Some(every), ..self }
     }
 
+    pub(super) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) const fn constants(&self) -> Constants {
+        self.constants
+    }
+
+    pub(super) const fn regularization(&self) -> f64 {
+        self.model.regularization()
+    }
+
+    pub(super) const fn every(&self) -> Option<u64> {
+        self.every
+    }
+
+    /// Whether rounds find a minimum, for which agents are asked for gradients of all observations.
+    pub(super) const fn minimises(&self) -> bool {
+        matches!(self.update, ModelUpdate::Minimise { .. })
+    }
+
     /// An agent asks for a round, or tells of observations that count towards the next one.
     fn ask_for_round(&mut self, now: Tick, from: AgentId, observations: u64) -> Vec<Outgoing> {
         if observations > 0 {
@@ -347,6 +368,11 @@ impl ModelRounds {
     }
 
     fn told(&self, agent: AgentId, authoritative: bool) -> Downlink {
+        Downlink::Model(self.model_of(agent, authoritative))
+    }
+
+    /// The shared model as an agent is told of it.
+    pub(super) fn model_of(&self, agent: AgentId, authoritative: bool) -> Model {
         let fit = match &self.update {
             ModelUpdate::Minimise { gap, unit_information, .. } => Fit::Minimised {
                 gap: *gap,
@@ -355,21 +381,21 @@ impl ModelRounds {
             },
             ModelUpdate::Online(online) => online.fit(),
         };
-        Downlink::Model(Model {
+        Model {
             authoritative,
             version: self.version,
             contains: self.agents.get(&agent).copied().unwrap_or(0),
             evidence: Arc::clone(&self.evidence),
             estimate: Arc::clone(&self.estimate),
             fit,
-        })
+        }
     }
 
     /// An agent's life is over: what it had is gone, and what it was asked will not be answered.
     fn bereave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         let contained = self.agents.remove(&agent).unwrap_or(0);
         self.reported.remove(&agent);
-        let minimises = matches!(self.update, ModelUpdate::Minimise { .. });
+        let minimises = self.minimises();
         self.orphaned |= minimises && contained > 0;
         let Some(open) = &mut self.open else { return Vec::new() };
         let part = open.parts.get(&agent).copied().unwrap_or(0);
@@ -384,6 +410,27 @@ impl ModelRounds {
         open.waiting.remove(&agent);
         open.parts.remove(&agent);
         self.go_on(now)
+    }
+
+    /// A relay says that it cannot go on with a round: observations below it are gone, or agents there are silent.
+    fn begin_anew(
+        &mut self,
+        now: Tick,
+        from: AgentId,
+        round: RoundId,
+        shared: bool,
+    ) -> Result<Vec<Outgoing>, ProtocolError> {
+        if round > self.round {
+            return Err(ProtocolError::Round(round));
+        }
+        self.orphaned |= shared && self.minimises();
+        let takes_part =
+            |open: &&OpenModelRound| open.waiting.contains(&from) || open.parts.contains_key(&from);
+        let Some(open) = self.open.as_ref().filter(takes_part).filter(|_| round == self.round) else {
+            return Ok(Vec::new());
+        };
+        let all = open.parts.keys().chain(&open.waiting).copied().collect();
+        Ok(self.start(now, all, self.orphaned))
     }
 
     /// Whether so many answers are a quorum of the agents that have joined and are not away.
@@ -423,6 +470,7 @@ impl Coordinator for ModelRounds {
             Uplink::RoundRequest { observations } => Ok(self.ask_for_round(now, from, observations)),
             Uplink::RoundEvidence { round, evidence } => self.add(now, from, round, &evidence),
             Uplink::Gradient(gradient) => self.add_gradient(now, from, &gradient),
+            Uplink::RoundLoss { round, shared } => self.begin_anew(now, from, round, shared),
             other => Err(ProtocolError::Unexpected { algorithm: self.name, message: other.kind() }),
         }
     }
@@ -476,7 +524,7 @@ impl Coordinator for ModelRounds {
 }
 
 /// Whether observations in `sum` can have given this gradient.
-fn check_gradient(
+pub(super) fn check_gradient(
     constants: &Constants,
     sum: &Evidence,
     part: &Gradient,
