@@ -86,7 +86,7 @@ pub trait Recipe: fmt::Debug + Send + Sync {
                 "groups are found by comparing the clusters of all agents, which a sum hides"
             }
             Sharing::Rounds | Sharing::MinimisedRounds | Sharing::OnlineRounds => {
-                "no relay for its rounds is built: use async-lin-ucb, fed-lin-ucb or sync-lin-ucb"
+                "no relay for its rounds is built: use sync-lin-ucb, fed-glb-ucb or an asynchronous algorithm"
             }
             Sharing::Uploads | Sharing::Other => "no relay for its messages is built",
         })

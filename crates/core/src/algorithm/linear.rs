@@ -26,7 +26,7 @@ use crate::trigger::Threshold;
 const ASKS: &str = "agents ask before they choose, and only the root knows the answer: use async-lin-ucb";
 
 /// Why private algorithms have no relays.
-const PRIVATE: &str = "no relay for sums with noise is built yet: leave out privacy";
+const PRIVATE: &str = "a release replaces the one before, so a sum of uploads is not a sum of releases: leave out privacy or relays";
 
 impl Recipe for LinUcb {
     fn name(&self) -> &'static str {

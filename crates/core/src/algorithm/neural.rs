@@ -9,6 +9,7 @@ use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
 use crate::neural::{FnUcb, NeuralUcb, Precondition};
 use crate::recipe::{Payload, Recipe, Sharing};
+use crate::relay::Relaying;
 
 impl Recipe for NeuralUcb {
     fn name(&self) -> &'static str {
@@ -82,6 +83,14 @@ impl Recipe for FnUcb {
 
     fn sharing(&self) -> Sharing {
         if self.is_pooled() { Sharing::Nothing } else { Sharing::OnlineRounds }
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::No(if self.is_pooled() {
+            "its agents never speak: there is nothing to relay"
+        } else {
+            "its widths are means over the matrices of single agents, which a sum hides"
+        })
     }
 
     fn placement(&self) -> Placement {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use posse_core::wire::v1;
-use posse_core::{Algorithm, ClusterConfig, FclubDc, FedLinUcb, Seed, SyncLinUcb, TimeSpan};
+use posse_core::{
+    Algorithm, ClusterConfig, FclubDc, FedGlbUcb, FedLinUcb, GlmConfig, LinkFunction, RoundConfig, Seed,
+    SyncLinUcb, TimeSpan,
+};
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::{FederationConfig, FederationView, ParentConfig};
 use posse_net::log::{FileLog, Log, LogError, Replay, read};
@@ -226,17 +229,17 @@ impl Victim {
     }
 
     async fn round_is_open(&self) -> bool {
-        if !matches!(self.root().federation.algorithm, Algorithm::SyncLinUcb(_)) {
-            return false;
-        }
+        let is_open = |depth: usize, state: &[u8]| {
+            Some(match (&self.root().federation.algorithm, depth) {
+                (Algorithm::SyncLinUcb(_), 0) => v1::CoordinatorState::decode(state).ok()?.collecting,
+                (Algorithm::SyncLinUcb(_), _) => v1::RoundRelayState::decode(state).ok()?.below?.collecting,
+                (Algorithm::FedGlbUcb(_), 0) => v1::GlmCoordinatorState::decode(state).ok()?.open,
+                (Algorithm::FedGlbUcb(_), _) => v1::ModelRelayState::decode(state).ok()?.open,
+                _ => false,
+            })
+        };
         for (depth, seat) in self.seats.iter().enumerate() {
-            let state = seat.look().await.state;
-            let own = if depth == 0 {
-                v1::CoordinatorState::decode(&*state).expect("its own state")
-            } else {
-                v1::RoundRelayState::decode(&*state).expect("its own state").below.unwrap_or_default()
-            };
-            if own.collecting {
+            if is_open(depth, &seat.look().await.state).expect("its own state") {
                 return true;
             }
         }
@@ -460,5 +463,15 @@ async fn rounds_and_answers_through_relays_survive_the_same() {
     for seed in seeds(3) {
         conserves(federation(Algorithm::FedLinUcb(FedLinUcb::default())), 2, seed).await;
         conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), 1, seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_through_relays_survive_the_same() {
+    let model = GlmConfig { link: LinkFunction::Identity, ..GlmConfig::default() };
+    let rounds = RoundConfig { round_deadline: Some(TimeSpan::from_millis(400)), ..RoundConfig::default() };
+    let models = FedGlbUcb { model, rounds, ..FedGlbUcb::default() };
+    for seed in seeds(3) {
+        conserves(federation(Algorithm::FedGlbUcb(models.clone())), 1 + seed % 2, seed).await;
     }
 }
