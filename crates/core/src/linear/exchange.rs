@@ -76,7 +76,12 @@ impl Exchange {
     fn snapshot_to(&mut self, agent: AgentId, contains: u64, authoritative: bool) -> Outgoing {
         let information = self.model.information();
         self.roster.set(agent, information, self.policy.patience(agent), self.version, contains);
+        self.snapshot(agent, contains, authoritative)
+    }
+
+    fn snapshot(&self, agent: AgentId, contains: u64, authoritative: bool) -> Outgoing {
         let (version, evidence) = (self.version, Arc::clone(&self.evidence));
+        let information = self.model.information();
         let snapshot = Snapshot { authoritative, version, contains, information, evidence };
         Outgoing::to(agent, Downlink::Snapshot(snapshot))
     }
@@ -102,13 +107,14 @@ impl Exchange {
     fn snapshots_due(&mut self) -> Vec<Outgoing> {
         let information = self.model.information();
         let mut due = Vec::new();
-        while let Some(seat) = self.roster.first_due(information) {
+        while let Some((number, seat)) = self.roster.first_due(information) {
             let (agent, uploads) = (seat.agent, seat.uploads);
-            due.push((agent, self.snapshot_to(agent, uploads, false)));
+            self.roster.change(number, information, self.policy.patience(agent), self.version, uploads);
+            due.push((agent, uploads));
         }
-        // The same agents are due in any order. By agent, the order does not depend on the heap's layout.
-        due.sort_by_key(|(agent, _)| *agent);
-        due.into_iter().map(|(_, message)| message).collect()
+        // The same agents are due in any order. By agent, the order does not depend on how they were found.
+        due.sort_unstable();
+        due.into_iter().map(|(agent, uploads)| self.snapshot(agent, uploads, false)).collect()
     }
 
     /// Adds an upload, or refuses it unchanged.

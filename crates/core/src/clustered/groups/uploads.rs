@@ -14,7 +14,9 @@ impl Groups {
     pub(super) fn push(&mut self, group: u64, outgoing: &mut Vec<Outgoing>) {
         let information = self.groups[&group].information;
         let mut due = Vec::new();
-        while let Some(seat) = self.groups[&group].roster.first_due(information) {
+        while let Some((_, seat)) =
+            self.groups.get_mut(&group).and_then(|group| group.roster.first_due(information))
+        {
             let key = seat.agent;
             due.push((key, self.snapshot_to(key)));
         }
