@@ -44,6 +44,10 @@ impl Buffer {
         if self.together.get().is_some() {
             self.together.take();
         }
+        if self.recent.capacity() == 0 {
+            // Without this, features take one allocation and the reward beside them twice as much again.
+            self.recent.reserve_exact(self.dimension + 1);
+        }
         self.recent.extend_from_slice(x);
         self.recent.push(y);
         if self.recent.len() >= self.room() {
@@ -128,7 +132,10 @@ impl Buffer {
     /// Gives back memory that is not needed to keep the observations.
     pub(crate) fn rest(&mut self) {
         self.together.take();
-        self.recent.shrink_to_fit();
+        // Moving everything for the room of a single observation is not worth it.
+        if self.recent.capacity() > self.recent.len() + self.dimension + 1 {
+            self.recent.shrink_to_fit();
+        }
     }
 
     pub(crate) fn count(&self) -> u64 {

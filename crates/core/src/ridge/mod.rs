@@ -112,13 +112,9 @@ impl Ridge {
         Ok(())
     }
 
-    /// A new model of nothing but `evidence`, which many models are made of in turn.
-    pub(crate) fn of(evidence: &Arc<Evidence>, regularization: f64) -> Result<Self, ProtocolError> {
-        Self::check(evidence, regularization)?;
-        Ok(WORKSPACE.with_borrow(|workspace| {
-            let heard = workspace.heard.as_ref().expect("it was just checked");
-            heard.model.clone()
-        }))
+    /// Makes this a new model as far as [`drift`](Self::drift) goes. The caller refreshes it next.
+    pub(crate) const fn forget_drift(&mut self) {
+        self.drift = 0.0;
     }
 
     /// Adds an observation that was checked before, and returns by how much the information grew.
