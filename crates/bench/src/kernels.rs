@@ -46,6 +46,10 @@ pub fn kernels(effort: Effort) -> anyhow::Result<Vec<KernelTime>> {
     for dimension in [25, 100] {
         linear(dimension, effort, &mut all)?;
     }
+    let large: &[usize] = if effort == Effort::Quick { &[256] } else { &[256, 1024, 4096] };
+    for &dimension in large {
+        all.push(refactoring(dimension)?);
+    }
     for dimension in [25, 100] {
         let sums = gradient_sums(dimension, effort)?;
         let bytes = (sums.observations * (dimension + 1) * size_of::<f64>()) as f64;
@@ -54,6 +58,30 @@ pub fn kernels(effort: Effort) -> anyhow::Result<Vec<KernelTime>> {
         all.push(KernelTime { name, dimension, micros, operations, bytes: Some(bytes) });
     }
     Ok(all)
+}
+
+/// What a coordinator of many features does for every upload.
+fn refactoring(dimension: usize) -> anyhow::Result<KernelTime> {
+    let mut stream = Seed(2).stream("kernels", dimension as u64, 0);
+    let mut evidence = Evidence::none(dimension);
+    for _ in 0..4 {
+        let x: Vec<f64> = (0..dimension).map(|_| stream.normal()).collect();
+        evidence.observe(&x, 0.5)?;
+    }
+    let mut ridge = Ridge::new(dimension, 0.1);
+    ridge.refresh([&evidence].into_iter())?;
+    let seconds = shortest(3, || {
+        let _ = black_box(&mut ridge).refresh([black_box(&evidence)].into_iter());
+    });
+    let d = dimension as f64;
+    let operations = Some(d * d * d / 3.0 + 2.0 * d * d);
+    Ok(KernelTime {
+        name: "model: make the factor anew",
+        dimension,
+        micros: seconds * 1e6,
+        operations,
+        bytes: None,
+    })
 }
 
 fn linear(dimension: usize, effort: Effort, all: &mut Vec<KernelTime>) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@ use crate::arms::Columns;
 use crate::evidence::{Evidence, packed};
 use crate::ridge::Heard;
 use append::AppendRow;
-use cholesky::Factorise;
+use cholesky::{Factorise, PANEL};
 use score::{Score, TILE};
 
 /// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
@@ -181,7 +181,8 @@ impl Factor {
             self.rows[self.offset[j] as usize + j] += regularization;
         }
         // Pivots vouch for the matrix; nothing but this look vouches for q.
-        Arch::new().dispatch(Factorise { factor: self }) && (0..d).all(|j| self.entry(j, d).is_finite())
+        Arch::new().dispatch(Factorise { factor: self, panel: PANEL })
+            && (0..d).all(|j| self.entry(j, d).is_finite())
     }
 
     /// ln det V(λ), from the diagonal.

@@ -343,7 +343,7 @@ fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Ve
         }
         fresh.rows[fresh.offset[i] as usize + d] = sum.moment()[i];
     }
-    assert!(route.take(Factorise { factor: &mut fresh }));
+    assert!(route.take(Factorise { factor: &mut fresh, panel: PANEL }));
     seen.extend(fresh.entries());
 
     for factor in [&factor, &fresh] {
@@ -355,6 +355,28 @@ fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Ve
         seen.extend(&workspace.widths[..arms.len()]);
     }
     bits(&seen)
+}
+
+/// A whole matrix in one panel is passed over for every four rows: the plain way.
+#[test]
+fn panels_of_any_height_give_the_bits_of_the_plain_way() {
+    fn factorised(factor: &Factor, panel: usize, route: impl Route) -> Vec<u64> {
+        let mut factor = factor.clone();
+        assert!(route.take(Factorise { factor: &mut factor, panel }));
+        bits(&[&factor.entries()[..], factor.inverse_diagonal()].concat())
+    }
+    for d in [1, 7, 63, 64, 65, 68, 130, 199] {
+        let mut stream = Seed(d as u64).stream("matrix", 0, 0);
+        // Diagonally dominant, so that it has a factor.
+        let mut factor = Factor::new(d, LAMBDA);
+        factor.rows.iter_mut().for_each(|entry| *entry = stream.normal());
+        (0..d).for_each(|j| factor.rows[factor.offset[j] as usize + j] = 2.0 * d as f64);
+        let plain = factorised(&factor, d.next_multiple_of(CHUNK), Lanes(pulp::Scalar));
+        for panel in [CHUNK, 12, PANEL] {
+            assert!(factorised(&factor, panel, Dispatched) == plain, "d = {d}, {panel} rows");
+            assert!(factorised(&factor, panel, Lanes(pulp::Scalar)) == plain, "d = {d}, {panel} rows");
+        }
+    }
 }
 
 #[test]
