@@ -333,21 +333,44 @@ fn outer<S: Simd>(
     let width = chunks * LANES;
     let (sums, slopes) = (gradient.weights.as_flattened_mut(), slopes.as_flattened());
     let vectors = width / S::F32_LANES;
-    for vector in 0..vectors {
-        let slopes: [S::f32s; BLOCK] =
-            std::array::from_fn(|place| S::as_simd_f32s(&slopes[place * width..][..width]).0[vector]);
-        for (j, input) in inputs.iter().enumerate() {
-            let sum = &mut S::as_mut_simd_f32s(&mut sums[row(j) * width..][..width]).0[vector];
-            let scaled: [S::f32s; BLOCK] =
-                std::array::from_fn(|place| simd.mul_f32s(simd.splat_f32s(input[place]), slopes[place]));
-            let [a, b, c, d] = scaled;
-            *sum = simd.add_f32s(*sum, simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
-        }
+    let mut vector = 0;
+    // Two at a time, so that every input is spread over a vector once for both.
+    while vector + 1 < vectors {
+        outer_vectors::<S, 2>(simd, inputs, &row, slopes, width, vector, sums);
+        vector += 2;
+    }
+    if vector < vectors {
+        outer_vectors::<S, 1>(simd, inputs, &row, slopes, width, vector, sums);
     }
     for unit in vectors * S::F32_LANES..width {
         for (j, input) in inputs.iter().enumerate() {
             let scaled = |place: usize| input[place] * slopes[place * width + unit];
             sums[row(j) * width + unit] += (scaled(0) + scaled(1)) + (scaled(2) + scaled(3));
+        }
+    }
+}
+
+/// The same for `V` vectors of units, from the `first` on.
+#[inline(always)]
+fn outer_vectors<S: Simd, const V: usize>(
+    simd: S,
+    inputs: &[ObservationBlock],
+    row: &impl Fn(usize) -> usize,
+    slopes: &[f32],
+    width: usize,
+    first: usize,
+    sums: &mut [f32],
+) {
+    let slopes: [[S::f32s; BLOCK]; V] = std::array::from_fn(|v| {
+        std::array::from_fn(|place| S::as_simd_f32s(&slopes[place * width..][..width]).0[first + v])
+    });
+    for (j, input) in inputs.iter().enumerate() {
+        let x = input.map(|x| simd.splat_f32s(x));
+        let sums = &mut S::as_mut_simd_f32s(&mut sums[row(j) * width..][..width]).0[first..][..V];
+        for v in 0..V {
+            let [a, b, c, d]: [S::f32s; BLOCK] =
+                std::array::from_fn(|place| simd.mul_f32s(x[place], slopes[v][place]));
+            sums[v] = simd.add_f32s(sums[v], simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
         }
     }
 }
