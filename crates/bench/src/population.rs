@@ -71,6 +71,10 @@ struct AtTheEnd {
 impl Observer for AtTheEnd {
     fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
 
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
+
     fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
         if tally.interactions == self.horizon {
             self.bytes = resident_bytes();

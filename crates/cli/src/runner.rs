@@ -133,6 +133,10 @@ impl Observer for Watch<'_> {
         }
     }
 
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
+
     fn sent(&mut self, sent: &Sent) {
         self.ledger.sent(sent);
         if let Some(groups) = &mut self.groups {

@@ -83,6 +83,12 @@ pub trait Agent: Send {
     /// next call of the agent may take longer.
     fn rest(&mut self) {}
 
+    /// Whether taking in `message`, or with `None` an interaction, will take so long that a host with several processors
+    /// should leave it to another thread: a tenth of a millisecond or more. A hint, which changes no bit.
+    fn is_laborious(&self, _message: Option<&Downlink>) -> bool {
+        false
+    }
+
     /// Encodes everything that a restored agent needs to go on with the same bits.
     ///
     /// The caller of a private agent keeps this state before it sends what the agent returned: an agent that restarts

@@ -47,6 +47,13 @@ pub trait Coordinator: Send {
     /// Returns what the coordinator holds, without copying it.
     fn inspect(&self) -> CoordinatorView<'_>;
 
+    /// Whether it would only take a note of whatever these different agents say next, each at most once, in any order:
+    /// nothing would be sent to any agent. A host may then let others act before those have spoken. Agents of such a
+    /// coordinator ask nothing before they choose. `false` is always right.
+    fn only_notes(&self, _agents: &[AgentId]) -> bool {
+        false
+    }
+
     /// What the coordinator knows of an agent that has joined.
     fn agent(&self, agent: AgentId) -> Option<AgentStanding>;
 

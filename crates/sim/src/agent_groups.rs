@@ -94,6 +94,10 @@ impl Observer for AgentGroups {
         }
     }
 
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
+
     fn sent(&mut self, sent: &Sent) {
         self.so_far[self.group_of[sent.agent.0 as usize]].sent(sent);
     }

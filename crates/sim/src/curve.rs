@@ -45,6 +45,10 @@ impl Curve {
 impl Observer for Curve {
     fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
 
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
+
     fn interacted(&mut self, tally: &Tally) -> ControlFlow<()> {
         let now = tally.interactions;
         if self.due.last().is_some_and(|due| *due <= now) {

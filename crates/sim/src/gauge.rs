@@ -33,10 +33,20 @@ impl Gauge {
         Self { due }
     }
 
+    /// Whether a look is due after so many interactions.
+    pub(crate) fn is_due(&self, interactions: u64) -> bool {
+        self.due.last().is_some_and(|due| *due <= interactions)
+    }
+
+    /// Goes on to the next planned moment.
+    pub(crate) fn looked(&mut self) {
+        self.due.pop();
+    }
+
     /// Updates `tally` as [`look`] does if the next planned moment has come.
     pub(crate) fn look_if_due(&mut self, tally: &mut Tally, stage: &dyn Stage, world: &dyn World) {
-        if self.due.last().is_some_and(|due| *due <= tally.interactions) {
-            self.due.pop();
+        if self.is_due(tally.interactions) {
+            self.looked();
             look(tally, stage, world);
         }
     }

@@ -61,6 +61,10 @@ impl Observer for Ledger {
         }
     }
 
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
+
     fn sent(&mut self, sent: &Sent) {
         let share = &mut self.agents[sent.agent.0 as usize];
         match sent.direction {

@@ -150,6 +150,12 @@ pub trait Observer {
     /// Called after every event, with the event and all machines as they are right after it.
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage);
 
+    /// Whether this observer looks at the machines on the stage. If it does not, agents of a run on several threads may be
+    /// ahead of the event that is told, or missing. By default it does.
+    fn looks_at_machines(&self) -> bool {
+        true
+    }
+
     /// Called for everything that is sent, and sent again, before [`interacted`](Self::interacted).
     fn sent(&mut self, _sent: &Sent) {}
 
@@ -163,6 +169,10 @@ pub trait Observer {
 /// The observer that ignores everything, for runs of which only the [`Tally`] is wanted.
 impl Observer for () {
     fn observe(&mut self, _event: &Event<'_>, _stage: &dyn Stage) {}
+
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
 }
 
 /// Tells every observer of the list, in order.
@@ -171,6 +181,10 @@ impl Observer for Vec<&mut dyn Observer> {
         for observer in self {
             observer.observe(event, stage);
         }
+    }
+
+    fn looks_at_machines(&self) -> bool {
+        self.iter().any(|observer| observer.looks_at_machines())
     }
 
     fn sent(&mut self, sent: &Sent) {

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, JoinPolicy, Placement, ProtocolConfig,
-    SyncLinUcb, TimeSpan,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FnUcb, JoinPolicy, NeuralConfig,
+    NeuralUcb, Placement, ProtocolConfig, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::{ArrivalConfig, HeterogeneousConfig, WorldConfig};
@@ -104,6 +104,36 @@ fn runs_whose_offers_other_threads_prepare_have_the_same_bits() {
         let mut log = Log::default();
         let tally = config.run_on(threads, &mut log).unwrap();
         assert_same(&(log, tally), &run(&config), config.algorithm.name());
+    }
+}
+
+/// Networks of five agents that take turns, in every way in which they train and answer rounds; a gauge looks at them in
+/// between, and some leave. Agents that learn alone may all work at the same time.
+#[test]
+fn agents_that_train_on_other_threads_give_the_same_bits() {
+    let neural = NeuralConfig { hidden_width: 8, training_steps: 3, ..NeuralConfig::default() };
+    let federated = |training, lockstep, threshold| {
+        let (neural, round_threshold) = (neural.clone(), Threshold(threshold));
+        Algorithm::FnUcb(FnUcb { neural, training, lockstep, round_threshold, ..FnUcb::default() })
+    };
+    let algorithms = [
+        federated(TrainingMode::Fedavg, true, 0.0),
+        federated(TrainingMode::Fedavg, false, 0.0),
+        federated(TrainingMode::Independent, true, 1.0),
+        federated(TrainingMode::FedavgRounds, true, 0.0),
+        federated(TrainingMode::FedavgRounds, false, 2.0),
+        Algorithm::NeuralUcb(NeuralUcb { neural: neural.clone(), ..NeuralUcb::default() }),
+    ];
+    for algorithm in algorithms {
+        let arrivals =
+            [ArrivalConfig::RoundRobin, ArrivalConfig::Uniform, ArrivalConfig::Churn { lifetime: 0.3 }];
+        for (arrival, threads) in arrivals.into_iter().zip([2, 4, 3]) {
+            let config = RunConfig { arrival, ..small(11, 5, 120, algorithm.clone()) };
+            let mut log = Log::default();
+            let tally = config.run_on(threads, &mut log).unwrap();
+            let what = format!("{:?} with {:?}", config.algorithm, config.arrival);
+            assert_same(&(log, tally), &run(&config), &what);
+        }
     }
 }
 

@@ -35,6 +35,11 @@ impl Coordinator for Silent {
         Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
     }
 
+    /// Its agents never speak.
+    fn only_notes(&self, _agents: &[AgentId]) -> bool {
+        true
+    }
+
     fn tick(&mut self, _now: Tick) -> Vec<Outgoing> {
         Vec::new()
     }

@@ -391,6 +391,16 @@ impl Agent for FnAgent {
         Ok(said)
     }
 
+    fn is_laborious(&self, message: Option<&Downlink>) -> bool {
+        match message {
+            None | Some(Downlink::Average(_)) => true,
+            Some(Downlink::NetworkCollect { observations, .. }) => {
+                !self.config.lockstep || self.rows.len() as u64 >= *observations
+            }
+            Some(_) => false,
+        }
+    }
+
     fn inspect(&self) -> AgentView<'_> {
         let frozen = self.frozen.unwrap_or(0) as u64;
         AgentView {

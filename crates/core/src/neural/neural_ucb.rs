@@ -119,6 +119,10 @@ impl Agent for NeuralAgent {
         Err(ProtocolError::Unexpected { algorithm: self.name, message: message.kind() })
     }
 
+    fn is_laborious(&self, _message: Option<&Downlink>) -> bool {
+        true
+    }
+
     fn inspect(&self) -> AgentView<'_> {
         AgentView::alone(self.made, self.statistic.information)
     }

@@ -1,7 +1,8 @@
-//! The simulator: a world, an algorithm and a network, run to the end in virtual time. Machines run on one thread; others may
-//! prepare what the world offers.
+//! The simulator: a world, an algorithm and a network, run to the end in virtual time. Other threads may prepare what the
+//! world offers, and let agents work whose work concerns nobody else yet.
 
 mod ahead;
+mod errands;
 mod ideal;
 mod linked;
 mod population;
@@ -21,6 +22,7 @@ use crate::tally::Tally;
 use crate::topology::TopologyConfig;
 use crate::world::{ArrivalConfig, Arrivals, Offer, World, WorldConfig};
 use ahead::Ahead;
+use errands::Errands;
 use population::Population;
 
 /// Everything that determines a run. The same configuration gives the same bits.
@@ -123,31 +125,43 @@ impl RunConfig {
     /// Runs all interactions and returns what the run adds up to. Fails before the first interaction if a
     /// setting is out of range, and later if a machine refuses its input or `observer` stops the run.
     pub fn run(&self, observer: &mut dyn Observer) -> Result<Tally, RunError> {
-        self.play(self.prepare()?, observer)
+        self.play(self.prepare()?, observer, None)
     }
 
-    /// Like [`run`](Self::run), with the same bits, on up to `threads` threads: one lets agents choose and learn, the others
-    /// prepare what the world offers. A world from outside of posse is asked on this thread alone.
+    /// Like [`run`](Self::run), with the same bits, on up to `threads` threads: the others prepare what the world offers, and
+    /// let agents with networks choose, learn and train while the coordinator has nothing to say to anybody else.
+    /// A world from outside of posse is asked on this thread alone; an observer that
+    /// [looks at machines](Observer::looks_at_machines) keeps agents on it, too.
     ///
-    /// Helps as far as worlds take time. Drawing 25 new arms of 25 features for every interaction takes about as long as
-    /// choosing among them; arms from a catalogue take next to nothing.
+    /// Helps as far as worlds and networks take time. Drawing 25 new arms of 25 features for every interaction takes about as
+    /// long as choosing among them; arms from a catalogue take next to nothing.
     pub fn run_on(&self, threads: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         let mut cast = self.prepare()?;
-        let has_helpers = threads > 1 && !matches!(self.world, WorldConfig::Outside(_));
-        if !has_helpers {
-            return self.play(cast, observer);
+        if threads < 2 {
+            return self.play(cast, observer, None);
         }
+        let is_outside = matches!(self.world, WorldConfig::Outside(_));
         let world = |_| Ok((self.world.build(self.agents, self.seed)?, self.arrivals()?));
-        let worlds = (1..threads).map(world).collect::<Result<Vec<_>, ConfigError>>()?;
+        let worlds = (1..threads).filter(|_| !is_outside);
+        let worlds = worlds.map(world).collect::<Result<Vec<_>, ConfigError>>()?;
         std::thread::scope(|scope| {
-            cast.ahead = Some(Ahead::start(scope, worlds, self.horizon));
-            self.play(cast, observer)
+            if !is_outside {
+                cast.ahead = Some(Ahead::start(scope, worlds, self.horizon));
+            }
+            let may_be_ahead = !observer.looks_at_machines();
+            let errands = may_be_ahead.then(|| Errands::start(scope, threads - 1));
+            self.play(cast, observer, errands)
         })
     }
 
-    fn play(&self, cast: Cast, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+    fn play(
+        &self,
+        cast: Cast,
+        observer: &mut dyn Observer,
+        errands: Option<Errands>,
+    ) -> Result<Tally, RunError> {
         if self.network.is_ideal() && self.faults.is_empty() && !self.topology.has_trouble() {
-            ideal::run(self, cast, observer, ideal::AWAKE)
+            ideal::run(self, cast, observer, ideal::AWAKE, errands)
         } else {
             linked::run(self, cast, observer, false)
         }
@@ -164,7 +178,7 @@ impl RunConfig {
     /// interface.
     #[doc(hidden)]
     pub fn run_with_awake(&self, awake: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
-        ideal::run(self, self.prepare()?, observer, awake)
+        ideal::run(self, self.prepare()?, observer, awake, None)
     }
 
     fn prepare(&self) -> Result<Cast, ConfigError> {

@@ -23,6 +23,10 @@ pub(crate) enum Entry {
 pub(crate) struct Log(pub(crate) Vec<Entry>);
 
 impl Observer for Log {
+    fn looks_at_machines(&self) -> bool {
+        false
+    }
+
     fn observe(&mut self, event: &Event<'_>, _stage: &dyn Stage) {
         self.0.push(match event {
             Event::Chose { step, agent, arm, .. } => Entry::Chose { step: *step, agent: agent.0, arm: *arm },

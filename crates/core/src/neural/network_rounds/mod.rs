@@ -355,6 +355,14 @@ impl Coordinator for NetworkRounds {
         self.open.as_ref().map(|open| &open.waiting)
     }
 
+    /// A round goes on when the last of those that it waits for has answered.
+    fn only_notes(&self, agents: &[AgentId]) -> bool {
+        let waiting = self.open.as_ref().map(|open| &open.waiting);
+        waiting.is_some_and(|waiting| {
+            waiting.len() > agents.len() && agents.iter().all(|agent| waiting.contains(agent))
+        })
+    }
+
     fn inspect(&self) -> CoordinatorView<'_> {
         CoordinatorView {
             version: self.version,

@@ -1,18 +1,26 @@
 //! The papers' model: every message is delivered, and answered, before the next interaction.
 
-use std::collections::VecDeque;
+mod awake;
+mod letters;
+mod under_way;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use posse_core::{
-    Agent, AgentId, Coordinator, Downlink, Entrance, Incarnation, Outgoing, Passed, Placement, Recipient,
-    Relay, Tick, TimeSpan, Uplink,
+    Agent, AgentId, Coordinator, Entrance, Incarnation, Passed, Placement, Relay, Tick, TimeSpan, Uplink,
 };
 
+use super::errands::{Deed, Errands, Ticket};
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
 use crate::gauge::{Gauge, look};
-use crate::observer::{Direction, Event, Observer, Sent, Stage};
+use crate::observer::{Event, Observer, Stage};
 use crate::tally::Tally;
-use crate::world::Offer;
+use crate::world::{Offer, World};
+pub(super) use awake::AWAKE;
+use awake::Awake;
+use letters::Letter;
+use under_way::Pending;
 
 /// The time of the first interaction. Every message is delivered at once and the simulator never calls `tick`, so no
 /// deadline is ever reached; time passes only for machines that estimate a pace.
@@ -21,50 +29,33 @@ const START: Tick = Tick(1_000_000_000_000_000);
 /// The life of every agent: without faults, no agent begins a second one.
 const LIFE: Incarnation = Incarnation(1);
 
-/// How many agents stay awake: those that acted lately keep their models, the others derive them again when they act.
-/// A model of 25 features takes four kilobytes, so these take 64 MB.
-pub(super) const AWAKE: usize = 1 << 14;
-
 struct Ideal {
     population: Population,
     coordinator: Box<dyn Coordinator>,
     /// By depth, those below the coordinator first. Empty without relays.
     relays: Vec<Vec<Box<dyn Relay>>>,
+    /// Those that have entered; an agent on an errand is not here.
     agents: Vec<Option<Box<dyn Agent>>>,
     /// Whether each agent has joined the coordinator yet.
     joined: Vec<bool>,
+    /// Whether each agent has acted.
+    seen: Vec<bool>,
     letters: VecDeque<Letter>,
     awake: Awake,
     now: Tick,
     tally: Tally,
-}
-
-/// The agents that acted lately, in the order in which they woke up.
-struct Awake {
-    most: usize,
-    order: VecDeque<AgentId>,
-    /// Whether each agent is in `order`.
-    is: Vec<bool>,
-}
-
-impl Awake {
-    /// Takes in that an agent acted. Returns the agent that is to rest instead, if there are too many.
-    fn acted(&mut self, agent: AgentId) -> Option<AgentId> {
-        if std::mem::replace(&mut self.is[agent.0 as usize], true) {
-            return None;
-        }
-        self.order.push_back(agent);
-        let tired = (self.order.len() > self.most).then(|| self.order.pop_front())??;
-        self.is[tired.0 as usize] = false;
-        Some(tired)
-    }
-}
-
-/// A message over a link of some level, counted from 0 at the root, from or to the child at its lower end. The
-/// links of the last level are those of agents.
-enum Letter {
-    Up(usize, AgentId, Uplink),
-    Down(usize, AgentId, Downlink),
+    gauge: Gauge,
+    /// Where agents work on other threads, if there are any.
+    errands: Option<Errands>,
+    under_way: VecDeque<Pending>,
+    /// Agents on errands.
+    away: BTreeMap<AgentId, Ticket>,
+    /// What came of errands whose place in the order has not come yet.
+    deeds: BTreeMap<Ticket, Deed>,
+    /// Offers that were used on errands, for their memory.
+    spare: Vec<Offer>,
+    /// Whether what is under way is being brought to its end, so that nothing new is put off.
+    settling: bool,
 }
 
 pub(super) fn run(
@@ -72,6 +63,7 @@ pub(super) fn run(
     mut cast: Cast,
     observer: &mut dyn Observer,
     awake: usize,
+    errands: Option<Errands>,
 ) -> Result<Tally, RunError> {
     let count = usize::try_from(config.agents).expect("agents fit in memory");
     let mut ideal = Ideal {
@@ -80,10 +72,19 @@ pub(super) fn run(
         relays: config.relays(&cast)?,
         agents: std::iter::repeat_with(|| None).take(count).collect(),
         joined: vec![false; count],
+        seen: vec![false; count],
         letters: VecDeque::new(),
-        awake: Awake { most: awake, order: VecDeque::new(), is: vec![false; count] },
+        awake: Awake::new(awake, count),
         now: START,
         tally: Tally { agents: config.agents, ..Tally::default() },
+        gauge: Gauge::new(config.horizon),
+        // What relays do with a message is not known.
+        errands: errands.filter(|_| config.topology.relays().is_empty()),
+        under_way: VecDeque::new(),
+        away: BTreeMap::new(),
+        deeds: BTreeMap::new(),
+        spare: Vec::new(),
+        settling: false,
     };
     for level in 0..ideal.relays.len() {
         for relay in 0..ideal.relays[level].len() {
@@ -98,35 +99,37 @@ pub(super) fn run(
         }
     }
     let mut offer = Offer::new();
-    let mut seen = vec![false; count];
-    let mut gauge = Gauge::new(config.horizon);
     let interval = config.network.interval.as_micros();
     for step in 0..config.horizon {
+        let departures = cast.arrivals.departures(step);
+        if !departures.is_empty() {
+            ideal.settle(&*cast.world, observer)?;
+        }
         ideal.now = START.after(TimeSpan::from_micros(step.saturating_mul(interval)));
-        for agent in cast.arrivals.departures(step) {
+        for agent in departures {
             ideal.leave(agent, observer)?;
         }
         cast.next(step, &mut offer);
-        let agent = offer.agent;
-        let learner = ideal.population.learner(agent);
+        let learner = ideal.population.learner(offer.agent);
+        ideal.wait_for(learner, communicates, &*cast.world, observer)?;
         ideal.enter(learner, &cast)?;
         if communicates {
             ideal.join(learner, observer)?;
         }
-        if !std::mem::replace(&mut seen[agent.0 as usize], true) {
-            ideal.tally.agents_seen += 1;
+        if ideal.acts_elsewhere(learner) {
+            ideal.begin(step, learner, &mut offer, &*cast.world, observer)?;
+            continue;
         }
+        ideal.settle(&*cast.world, observer)?;
         ideal.interact(step, learner, &offer, observer)?;
         if let Some(tired) = ideal.awake.acted(learner)
             && let Some(machine) = &mut ideal.agents[tired.0 as usize]
         {
             machine.rest();
         }
-        let mut tally = std::mem::take(&mut ideal.tally);
-        gauge.look_if_due(&mut tally, &ideal, &*cast.world);
-        ideal.tally = tally;
-        report(&ideal.tally, observer)?;
+        ideal.end(step, &*cast.world, observer)?;
     }
+    ideal.settle(&*cast.world, observer)?;
     observer.observe(&Event::Quiet, &ideal);
     let mut tally = std::mem::take(&mut ideal.tally);
     look(&mut tally, &ideal, &*cast.world);
@@ -217,120 +220,64 @@ impl Ideal {
         if let Some(question) = machine.prepare(self.now, offer.user, &offer.arms).map_err(refused)? {
             self.letters.push_back(Letter::Up(self.relays.len(), agent, question));
             self.deliver(observer)?;
+            self.recall(agent);
         }
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
         let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
-        let (reward, regret) = (offer.reward(arm), offer.regret(arm));
+        self.chose(step, arm, offer, observer);
+        let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
+        let reward = offer.reward(arm);
+        let message = machine.learn(offer.user, offer.arms.row(arm), reward).map_err(refused)?;
+        self.learned(agent, offer, reward, message, observer)
+    }
+
+    /// Takes in that an agent chose an arm.
+    fn chose(&mut self, step: u64, arm: usize, offer: &Offer, observer: &mut dyn Observer) {
+        let agent = offer.agent;
+        self.tally.agents_seen += u64::from(!std::mem::replace(&mut self.seen[agent.0 as usize], true));
+        let regret = offer.regret(arm);
         let average_mean = offer.average_mean();
         self.tally.chose(regret, average_mean);
-        self.population.count_honest(&mut self.tally, offer.agent, regret);
-        self.tally.reward += reward;
-        observer.observe(&Event::Chose { step, agent: offer.agent, arm, regret, average_mean }, self);
-        let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
-        let message = machine.learn(offer.user, offer.arms.row(arm), reward).map_err(refused)?;
+        self.population.count_honest(&mut self.tally, agent, regret);
+        self.tally.reward += offer.reward(arm);
+        observer.observe(&Event::Chose { step, agent, arm, regret, average_mean }, self);
+    }
+
+    /// Takes in that an agent learned a reward, and delivers what it said.
+    fn learned(
+        &mut self,
+        learner: AgentId,
+        offer: &Offer,
+        reward: f64,
+        said: Option<Uplink>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
         observer.observe(&Event::Learned { agent: offer.agent, reward }, self);
-        if let Some(message) = message {
-            self.letters.push_back(Letter::Up(self.relays.len(), agent, message));
+        if let Some(message) = said {
+            self.letters.push_back(Letter::Up(self.relays.len(), learner, message));
             self.deliver(observer)?;
         }
         Ok(())
     }
 
-    /// Posts what a machine says to its children, which are those of `level`.
-    fn post(&mut self, level: usize, parent: Option<usize>, outgoing: Vec<Outgoing>) {
-        for Outgoing { to, message } in outgoing {
-            if let Downlink::Collect { round, .. } | Downlink::NetworkCollect { round, .. } = message {
-                // Agents may be asked again within a round: it counts when its number is new.
-                self.tally.rounds = self.tally.rounds.max(round.0);
-            }
-            if let Recipient::Agent(child) = to {
-                self.letters.push_back(Letter::Down(level, child, message));
-                continue;
-            }
-            let children = self.relays.get(level).map_or(self.joined.len(), Vec::len);
-            for child in 0..children {
-                let is_there = level < self.relays.len() || self.joined[child];
-                let child = AgentId(child as u64);
-                if is_there && to.includes(child) && self.parent(level, child) == parent {
-                    self.letters.push_back(Letter::Down(level, child, message.clone()));
-                }
-            }
+    /// Ends an interaction: looks at the machines if that is due, and reports. Waits for what is under way only if it
+    /// has to.
+    fn end(&mut self, step: u64, world: &dyn World, observer: &mut dyn Observer) -> Result<(), RunError> {
+        if !self.under_way.is_empty() {
+            self.under_way.push_back(Pending::End);
+            return if self.gauge.is_due(step + 1) { self.settle(world, observer) } else { Ok(()) };
         }
+        self.look_and_report(world, observer)
     }
 
-    /// Delivers everything, including what the deliveries set off.
-    fn deliver(&mut self, observer: &mut dyn Observer) -> Result<(), RunError> {
-        while let Some(letter) = self.letters.pop_front() {
-            match letter {
-                Letter::Up(level, child, message) => self.deliver_up(level, child, &message, observer)?,
-                Letter::Down(level, child, message) => self.deliver_down(level, child, message, observer)?,
-            }
+    fn look_and_report(&mut self, world: &dyn World, observer: &mut dyn Observer) -> Result<(), RunError> {
+        if self.gauge.is_due(self.tally.interactions) {
+            let mut tally = std::mem::take(&mut self.tally);
+            look(&mut tally, self, world);
+            self.tally = tally;
+            self.gauge.looked();
         }
-        Ok(())
-    }
-
-    fn deliver_up(
-        &mut self,
-        level: usize,
-        child: AgentId,
-        message: &Uplink,
-        observer: &mut dyn Observer,
-    ) -> Result<(), RunError> {
-        let (kind, cost) = (message.kind(), message.cost());
-        let sent = Sent { direction: Direction::Up, agent: child, kind, cost };
-        self.count(level, &sent, observer);
-        let parent = self.parent(level, child);
-        let (mut outgoing, mut passed) = (Vec::new(), Passed::default());
-        match parent {
-            None => outgoing = self.coordinator.receive(self.now, child, message.clone())?,
-            Some(parent) => {
-                passed = self.relays[level - 1][parent].receive(self.now, child, message.clone())?;
-            }
-        }
-        if level == self.relays.len() {
-            observer.observe(&Event::Up { agent: child, incarnation: LIFE, message }, self);
-        } else {
-            let relay = child.0 as usize;
-            observer.observe(&Event::Passed { depth: level, relay, message }, self);
-        }
-        match parent {
-            None => self.post(0, None, outgoing),
-            Some(parent) => self.pass(level - 1, parent, passed),
-        }
-        Ok(())
-    }
-
-    fn deliver_down(
-        &mut self,
-        level: usize,
-        child: AgentId,
-        message: Downlink,
-        observer: &mut dyn Observer,
-    ) -> Result<(), RunError> {
-        let (kind, cost) = (message.kind(), message.cost());
-        let sent = Sent { direction: Direction::Down, agent: child, kind, cost };
-        self.count(level, &sent, observer);
-        let place = child.0 as usize;
-        if level < self.relays.len() {
-            let passed = self.relays[level][place].hear(self.now, message)?;
-            observer.observe(&Event::Heard { depth: level, relay: place }, self);
-            self.pass(level, place, passed);
-            return Ok(());
-        }
-        let Some(machine) = &mut self.agents[place] else { return Ok(()) };
-        let answer = machine.receive(message.clone())?;
-        observer.observe(&Event::Down { agent: child, message: &message }, self);
-        self.letters.extend(answer.map(|answer| Letter::Up(level, child, answer)));
-        Ok(())
-    }
-
-    /// Counts a message. Observers are told of those of agents, which are what agents pay for.
-    fn count(&mut self, level: usize, sent: &Sent, observer: &mut dyn Observer) {
-        if level < self.relays.len() {
-            return self.tally.sent_above(level, self.relays.len(), sent);
-        }
-        self.tally.sent(sent);
-        observer.sent(sent);
+        report(&self.tally, observer)
     }
 }
 
