@@ -84,7 +84,7 @@ pub(super) fn run(
         ]);
         if let Some(directory) = gallery {
             let text = figures::text(id).unwrap_or_default();
-            gallery::write_page(directory, (&item.figure, text), &made, &item.directory)?;
+            gallery::write_page(directory, (&item.figure, text), &made)?;
         }
         let _ = writeln!(
             std::io::stderr(),
@@ -114,7 +114,7 @@ pub(super) fn write_pages(out: &Path, pages: &Path) -> anyhow::Result<Ending> {
         let missing = made.outcomes.iter().filter(|outcome| outcome.is_none()).count();
         let whole = missing == 0 && !made.manifest.quick && made.manifest.shard.is_none();
         if whole {
-            gallery::write_page(pages, (&figure, &text), &made, &directory)?;
+            gallery::write_page(pages, (&figure, &text), &made)?;
         }
         let said = if whole { "written".into() } else { format!("left out: {missing} cells have not run") };
         lines.push([figure.id, made.cells.len().to_string(), format!("{:.2}", minutes(&made)), said]);

@@ -94,12 +94,7 @@ impl Beginning {
 }
 
 /// Writes the page of a figure, whose experiment has this text, and what belongs to it into a directory of pages.
-pub(crate) fn write_page(
-    pages: &Path,
-    (figure, text): (&Figure, &str),
-    made: &Made,
-    results: &Path,
-) -> anyhow::Result<()> {
+pub(crate) fn write_page(pages: &Path, (figure, text): (&Figure, &str), made: &Made) -> anyhow::Result<()> {
     let own = pages.join(&figure.id);
     if own.exists() {
         std::fs::remove_dir_all(&own).with_context(|| format!("cannot replace {}", own.display()))?;
@@ -107,8 +102,8 @@ pub(crate) fn write_page(
     std::fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
     let material = Material::new(made);
     let pictures = page::chosen(write_svg(&material, &own, false)?)?;
-    std::fs::copy(results.join(SUMMARY), own.join(SUMMARY))
-        .with_context(|| format!("{} is not complete", results.display()))?;
+    // Not a copy of the file in the results: an earlier build may have named some cells otherwise.
+    made.write_summary(&own.join(SUMMARY), &material.rows)?;
     let seconds = |cell: &usize| match &made.outcomes[*cell] {
         Some(Ok(record)) => record.seconds,
         _ => f64::INFINITY,

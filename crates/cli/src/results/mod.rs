@@ -234,8 +234,9 @@ impl Made {
         let mut cells = experiment.cells();
         cells.retain(|cell| manifest.shard.is_none_or(|shard| shard.holds(cell.index)));
         let (mut outcomes, mut broken) = (Vec::with_capacity(cells.len()), Vec::new());
-        for cell in &cells {
-            outcomes.push(match stored::read(directory, cell)? {
+        for (place, cell) in cells.iter().enumerate() {
+            let kept = manifest.cells.get(place).map(|cell| cell.id.as_str());
+            outcomes.push(match stored::read(directory, cell, kept)? {
                 Found::Nothing => None,
                 Found::Outcome(outcome) => Some(*outcome),
                 Found::Broken(why) => {
@@ -262,10 +263,19 @@ impl Made {
         Ok(Self { experiment, cells, ..self })
     }
 
+    /// Writes the summary of `rows` to a file, under the names that cells have today.
+    pub(crate) fn write_summary(&self, path: &Path, rows: &[Row<'_>]) -> anyhow::Result<()> {
+        parquet::write(path, &Frame::summary(&self.experiment, rows))
+    }
+
     /// Makes sure that the tables in `directory` say what `rows` say, if they were written.
     pub(crate) fn refuse_other_tables(&self, directory: &Path, rows: &[Row<'_>]) -> anyhow::Result<()> {
         if self.outcomes.iter().any(Option::is_none) {
             // They are written when all cells have run; what is there is of before.
+            return Ok(());
+        }
+        // Tables of an earlier build may name cells otherwise.
+        if self.manifest.cells.iter().zip(&self.cells).any(|(kept, cell)| kept.id != cell.id) {
             return Ok(());
         }
         // A summary that was written before settings were renamed names them otherwise.
@@ -339,7 +349,7 @@ fn what_to_do(purpose: &str) -> String {
 fn earlier_cells(directory: &Path, cells: &[Cell]) -> anyhow::Result<Earlier> {
     let mut earlier = Earlier::default();
     for cell in cells {
-        earlier.records.push(match stored::read(directory, cell)? {
+        earlier.records.push(match stored::read(directory, cell, None)? {
             // What failed may have failed for want of memory.
             Found::Outcome(outcome) => outcome.ok(),
             Found::Nothing => None,

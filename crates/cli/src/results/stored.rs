@@ -51,8 +51,9 @@ pub(super) fn write(directory: &Path, cell: &Cell, outcome: &Outcome) -> anyhow:
     durable::replace_text(&path(directory, cell), &format!("{text}\n{:016x}\n", checksum(&text)))
 }
 
-/// Reads what came of a cell.
-pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
+/// Reads what came of a cell. `kept` is the name that the manifest has for it: some cells were named otherwise by
+/// earlier builds.
+pub(super) fn read(directory: &Path, cell: &Cell, kept: Option<&str>) -> anyhow::Result<Found> {
     let path = path(directory, cell);
     let bytes = match std::fs::read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -66,7 +67,9 @@ pub(super) fn read(directory: &Path, cell: &Cell) -> anyhow::Result<Found> {
         return broken("does not match its checksum");
     }
     match serde_json::from_str::<Stored>(document) {
-        Ok(stored) if stored.id != cell.id => broken(&format!("is of the cell {}", stored.id)),
+        Ok(stored) if stored.id != cell.id && Some(stored.id.as_str()) != kept => {
+            broken(&format!("is of the cell {}", stored.id))
+        }
         Ok(Stored { data: Some(data), .. }) if read_by(cell).is_some_and(|expected| expected != data) => {
             broken(&format!(
                 "was made from other data, with the hash {}, not {}",
@@ -102,4 +105,25 @@ fn checksum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    #[test]
+    fn a_cell_is_read_under_the_name_that_its_manifest_has() {
+        let text = "horizon = 10\nagents = 1\n[[algorithm]]\nname = \"lin-ucb\"\n";
+        let experiment = Experiment::from_text(Path::new("x.toml"), text.into(), false).unwrap();
+        let cell = experiment.cells().remove(0);
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join(CELLS)).unwrap();
+        let former = Cell { id: "lin-ucb/noise=1/seed=0".into(), ..cell.clone() };
+        write(directory.path(), &former, &Err("no memory".into())).unwrap();
+        let found = |kept| read(directory.path(), &cell, kept).unwrap();
+        assert!(matches!(found(Some(former.id.as_str())), Found::Outcome(_)));
+        assert!(matches!(found(None), Found::Broken(why) if why.contains("is of the cell")));
+        assert!(matches!(found(Some("lin-ucb/seed=1")), Found::Broken(_)));
+    }
 }

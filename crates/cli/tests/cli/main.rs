@@ -16,6 +16,7 @@ mod gallery;
 mod golden;
 mod listing;
 mod privacy;
+mod publishers;
 mod report;
 mod reproduce;
 mod results;
