@@ -28,7 +28,7 @@ type Kind = (&'static str, &'static [&'static str], &'static str);
 const EACH: Kind = ("each", &["regret_each"], "regret of each agent");
 
 /// More lines than this are too many to begin with: the others wait in the legend.
-const AT_FIRST: usize = 8;
+const AT_FIRST: usize = 10;
 
 /// All figures that these results have: first those that the experiment asks for, then the usual ones.
 pub(super) fn figures(material: &Material<'_>) -> Vec<Figure> {

@@ -22,9 +22,14 @@ pub(super) fn families(lines: &[Line<'_>]) -> Vec<Family> {
     })
 }
 
-/// The families of settings that differ in `path` only.
+/// The families of settings that differ in `path` only. Algorithms may have a setting of that name in different places, such
+/// as `epsilon` in a table of its own and without: what has none at `path` is taken by the setting's name.
 pub(super) fn families_along(lines: &[Line<'_>], path: &str) -> Vec<Family> {
-    sorted(lines, |choices| choices.iter().position(|(own, _)| own == path))
+    let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    sorted(lines, |choices| {
+        let exact = choices.iter().position(|(own, _)| own == path);
+        exact.or_else(|| choices.iter().position(|(own, _)| name(own) == name(path)))
+    })
 }
 
 /// Lines by what they have in common beside the choice that is `swept`.

@@ -224,6 +224,8 @@ impl Xy {
                     if kept > 2 {
                         let start: String = key.chars().take(kept).collect();
                         name = name.replacen(key, &format!("{start}…"), 1);
+                    } else {
+                        name = name.replacen(&format!("{key}="), "", 1);
                     }
                 }
             }
@@ -304,6 +306,10 @@ mod tests {
                 "s/form=authors/threshold=inf"
             ]),
             ["paper/round_thr…=0.01", "authors/round_t…=0.01", "threshold=inf"]
+        );
+        assert_eq!(
+            short(&["glb-ucb-1/solver=nesterov", "glb-ucb-1/solver=auto", "glb-ucb-2/solver=nesterov"]),
+            ["glb-ucb-1/nesterov", "solver=auto", "glb-ucb-2/nesterov"]
         );
     }
 }
