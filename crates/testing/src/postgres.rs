@@ -26,7 +26,14 @@ pub struct Cluster {
     count: usize,
     /// Socket files are named after ports, so that servers share a directory.
     first_port: u16,
+    /// Every server has a disk of its own, which a test can fill.
+    disks: bool,
 }
+
+/// How large the disks of servers are: a server that does little needs half of it.
+const DISK: &str = "400m";
+/// The file that fills a disk, in the directory of its server.
+const BALLAST: &str = "ballast";
 
 impl Cluster {
     /// Starts a primary with `standbys` standbys, one of which must have a commit before it is confirmed. Calls
@@ -36,16 +43,36 @@ impl Cluster {
     /// If PostgreSQL is installed and cannot be started.
     #[must_use]
     pub fn start(standbys: usize) -> Option<Self> {
-        let mut cluster = Self::prepare(FIRST_PORT)?;
-        cluster.resume(0);
+        let mut cluster = Self::prepare(FIRST_PORT, false)?;
+        cluster.attach_standbys(standbys);
+        Some(cluster)
+    }
+
+    /// The same with a disk of its own for every server, in memory, so that tests can [fill](Self::fill_disk) it. Only an
+    /// administrator may mount disks: where that fails, servers share the disk of the directory for temporary files, and
+    /// [`has_disks`](Self::has_disks) says so.
+    ///
+    /// # Panics
+    /// If PostgreSQL is installed and cannot be started.
+    #[must_use]
+    pub fn start_on_disks(standbys: usize) -> Option<Self> {
+        let mut cluster = Self::prepare(FIRST_PORT, true)?;
+        cluster.attach_standbys(standbys);
+        Some(cluster)
+    }
+
+    fn attach_standbys(&mut self, standbys: usize) {
+        self.resume(0);
         for _ in 0..standbys {
-            cluster.count += 1;
-            cluster.follow(cluster.count - 1, 0);
+            self.count += 1;
+            if self.disks {
+                self.disks = self.mount(self.count - 1);
+            }
+            self.follow(self.count - 1, 0);
         }
         if standbys > 0 {
-            cluster.require_standbys(0);
+            self.require_standbys(0);
         }
-        Some(cluster)
     }
 
     /// Starts one server that listens on a free port of loopback, with TLS by the given certificate and key, in PEM form. Calls
@@ -56,7 +83,7 @@ impl Cluster {
     #[must_use]
     pub fn start_encrypted(certificate: &str, key: &str) -> Option<Self> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let cluster = Self::prepare(free.expect("loopback has free ports").port())?;
+        let cluster = Self::prepare(free.expect("loopback has free ports").port(), false)?;
         let data = PathBuf::from(cluster.data(0));
         let settings = data.join("postgresql.conf");
         let text = fs::read_to_string(&settings).expect("it was just written");
@@ -86,7 +113,7 @@ impl Cluster {
     }
 
     /// A directory with a server that was not started yet.
-    fn prepare(first_port: u16) -> Option<Self> {
+    fn prepare(first_port: u16, disks: bool) -> Option<Self> {
         let Some(programs) = programs() else {
             skip(
                 "there is no PostgreSQL: install the package, or name its directory of programs in POSTGRES",
@@ -102,11 +129,75 @@ impl Cluster {
             let given = Command::new("chown").arg("postgres").arg(home.path()).output();
             checked(given, "chown");
         }
-        let cluster = Self { programs, home, count: 1, first_port };
+        let mut cluster = Self { programs, home, count: 1, first_port, disks: false };
+        cluster.disks = disks && cluster.mount(0);
         let primary = cluster.data(0);
         cluster.run("initdb", &["--auth=trust", "-U", USER, "-D", &primary, "--no-sync"]);
         cluster.configure(0);
         Some(cluster)
+    }
+
+    /// Gives a server a disk of its own in memory. Returns `false` if this user may not.
+    fn mount(&self, server: usize) -> bool {
+        let data = self.data(server);
+        fs::create_dir_all(&data).expect("the directory of the cluster");
+        let owner = fs::metadata(self.home.path()).expect("it was just made");
+        let owner = std::os::unix::fs::MetadataExt::uid(&owner);
+        let options = format!("size={DISK},mode=0700,uid={owner}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs", &data]).output();
+        mounted.is_ok_and(|output| output.status.success())
+    }
+
+    /// Whether every server has a disk of its own.
+    #[must_use]
+    pub const fn has_disks(&self) -> bool {
+        self.disks
+    }
+
+    /// Fills the disk of a server to the last byte.
+    ///
+    /// # Panics
+    /// If the server has no disk of its own.
+    pub fn fill_disk(&self, server: usize) {
+        use std::io::Write;
+        assert!(self.disks, "it would fill the disk of everybody");
+        let mut ballast = fs::File::create(self.ballast(server)).expect("the directory of a server");
+        let mut piece = vec![0; 1 << 20];
+        while !piece.is_empty() {
+            if ballast.write_all(&piece).is_err() {
+                // The last page may take a smaller piece.
+                piece.truncate(piece.len() / 2);
+            }
+        }
+    }
+
+    /// Frees the disk of a server again.
+    ///
+    /// # Panics
+    /// If it was not filled.
+    pub fn free_disk(&self, server: usize) {
+        fs::remove_file(self.ballast(server)).expect("it was filled");
+    }
+
+    fn ballast(&self, server: usize) -> PathBuf {
+        PathBuf::from(self.data(server)).join(BALLAST)
+    }
+
+    /// Makes a server write to its log of changes until there is no room for more, which it does not survive.
+    ///
+    /// # Panics
+    /// If it goes on and on.
+    pub fn use_up_wal(&self, server: usize) {
+        let grow = "SELECT pg_logical_emit_message(false, 'test', 'x'), pg_switch_wal()";
+        let survived = (0..500).all(|_| self.psql(server, "postgres", grow).status.success());
+        assert!(!survived, "there is always room for more");
+    }
+
+    /// How often a server has written these words to its log of messages.
+    #[must_use]
+    pub fn times_said(&self, server: usize, words: &str) -> usize {
+        let text = fs::read(format!("{}.log", self.data(server))).unwrap_or_default();
+        String::from_utf8_lossy(&text).matches(words).count()
     }
 
     /// How clients reach all servers, for the given database.
@@ -279,7 +370,7 @@ impl Cluster {
         let text = format!(
             "listen_addresses = ''\nunix_socket_directories = '{}'\nport = {}\nshared_buffers = 16MB\n\
              max_connections = 60\nwal_retrieve_retry_interval = 100ms\nwal_receiver_status_interval = 1s\n\
-             wal_keep_size = 64MB\nautovacuum = off\n",
+             wal_keep_size = 64MB\nmin_wal_size = 32MB\nmax_wal_size = 96MB\nautovacuum = off\n",
             self.home.path().display(),
             self.port_of(server)
         );
@@ -314,6 +405,9 @@ impl Drop for Cluster {
         for server in 0..self.count {
             self.signal(server, "KILL");
             self.signal(server, "CONT");
+            if self.disks {
+                drop(Command::new("umount").args(["-l", &self.data(server)]).output());
+            }
         }
     }
 }

@@ -86,7 +86,7 @@ struct Federation {
 
 impl Federation {
     async fn new(seed: u64, agents: u64) -> Option<Self> {
-        let cluster = Cluster::start(2)?;
+        let cluster = Cluster::start_on_disks(2)?;
         cluster.make_database(DATABASE);
         let home = tempfile::tempdir().unwrap();
         let seat = |name: &str| {
@@ -275,19 +275,46 @@ impl Federation {
         self.interact(5);
     }
 
-    /// What the primary sends its standbys does not arrive, so that no commit is confirmed, until it does.
-    fn hold_replication(&mut self) {
+    /// What the primary sends its standbys does not arrive, or they cannot reach it at all, so that no commit is confirmed, until
+    /// the way is open again.
+    fn part_primary_from_standbys(&mut self, way: Way) {
         let standbys = self.standbys();
         let (gate, directory) = &self.replication;
         for standby in standbys {
             self.cluster.follow_through(standby, self.primary, directory.path());
         }
-        gate.set(Way::Held);
+        gate.set(way);
         self.interact(20);
         self.cluster.await_sql(self.primary, WAITING);
         self.interact(5);
         self.replication.0.set(Way::Open);
         standbys.iter().for_each(|standby| self.cluster.follow_instead(*standby, self.primary));
+    }
+
+    /// The primary has no room for another row, and says so to whoever adds one, until it has.
+    fn fill_disk(&mut self) {
+        const FULL: &str = "could not extend file";
+        let before = self.cluster.times_said(self.primary, FULL);
+        self.cluster.fill_disk(self.primary);
+        while self.cluster.times_said(self.primary, FULL) == before {
+            // Agents that know much speak seldom, and pages of the table have room for some rows.
+            self.interact(40);
+            // A server whose disk is full takes no new connections, so another one counts the time.
+            self.cluster.ask(self.standbys()[0], "postgres", "SELECT pg_sleep(0.02)");
+        }
+        self.interact(5);
+        self.cluster.free_disk(self.primary);
+    }
+
+    /// The primary has no room for its log of changes, and ends in the middle of whatever it does. With room it comes back.
+    fn fill_disk_with_changes(&mut self) {
+        self.interact(5);
+        self.cluster.fill_disk(self.primary);
+        self.cluster.use_up_wal(self.primary);
+        self.interact(5);
+        self.cluster.signal(self.primary, "KILL");
+        self.cluster.free_disk(self.primary);
+        self.cluster.resume(self.primary);
     }
 
     /// Agents cannot reach the leader, which does not notice, and ask the other coordinator in vain.
@@ -312,9 +339,12 @@ impl Federation {
             7 => self.cancel_commits(),
             8 => self.part_leader_from_database(Way::Cut),
             9 => self.part_leader_from_database(Way::Held),
-            10 => self.hold_replication(),
+            10 => self.part_primary_from_standbys(Way::Held),
             11 => self.part_agents_from_leader(Way::Cut),
-            _ => self.part_agents_from_leader(Way::Held),
+            12 => self.part_agents_from_leader(Way::Held),
+            13 => self.part_primary_from_standbys(Way::Cut),
+            14 => self.fill_disk(),
+            _ => self.fill_disk_with_changes(),
         }
         self.interact(10);
     }
@@ -417,7 +447,7 @@ fn page(admin: &str, path: &str, headers: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "how long it took is for people who ask with --nocapture")]
 async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted() {
-    let rounds = std::env::var("POSSE_FAILOVER_ROUNDS").ok().map_or(13, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::var("POSSE_FAILOVER_ROUNDS").ok().map_or(16, |rounds| rounds.parse().unwrap());
     let Some(mut federation) = Federation::new(rounds, AGENTS).await else { return };
     let names = [
         "killing the leader",
@@ -433,11 +463,20 @@ async fn what_was_acknowledged_counts_once_whatever_is_killed_paused_or_promoted
         "holding up replication",
         "cutting agents off the leader",
         "holding up what agents say to the leader",
+        "cutting the standbys off the primary",
+        "filling the primary's disk",
+        "filling the primary's disk with its log of changes",
     ];
+    let kinds = if federation.cluster.has_disks() {
+        names.len()
+    } else {
+        posse_testing::skip("full disks of a database: only an administrator may mount disks in memory");
+        names.len() - 2
+    };
     let mut order: Vec<u64> = Vec::new();
     for round in 0..rounds {
         if order.is_empty() {
-            order.extend(0..names.len() as u64);
+            order.extend(0..kinds as u64);
         }
         let fault = order.swap_remove(federation.random.below(order.len() as u64) as usize);
         let began = Instant::now();
