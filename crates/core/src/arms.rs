@@ -34,25 +34,49 @@ impl Arms {
         Ok(())
     }
 
-    /// Adds the arms whose features follow each other in `rows`, or says what is wrong and adds nothing.
+    /// Offers the arms whose features follow each other in `rows`, instead of all arms before, or says what is wrong and leaves
+    /// no arms.
     ///
-    /// It does what [`push`](Arms::push) does for each of them, in less time. If the length of `rows` is no multiple of the
-    /// dimension, the [`InputError::Dimension`] says how many features the last arm has.
-    pub fn push_rows(&mut self, rows: &[f64]) -> Result<(), InputError> {
+    /// It does what [`clear`](Arms::clear) and a [`push`](Arms::push) of each of them do, in less time. If the length of `rows`
+    /// is no multiple of the dimension, the [`InputError::Dimension`] says how many features the last arm has.
+    pub fn set_rows(&mut self, rows: &[f64]) -> Result<(), InputError> {
+        self.check_length(rows)?;
+        if self.features.len() != rows.len() {
+            self.features.clear();
+            self.features.resize(rows.len(), 0.0);
+        }
+        let copy = &mut self.features[..];
+        let is_finite = Arch::new().dispatch(|| copy_finite(copy, rows));
+        self.keep_if(is_finite)
+    }
+
+    /// Does what [`set_rows`](Arms::set_rows) does with rows that the caller no longer needs, without copying them.
+    pub fn take_rows(&mut self, rows: Vec<f64>) -> Result<(), InputError> {
+        self.check_length(&rows)?;
+        self.features = rows;
+        let taken = &self.features[..];
+        let is_finite = Arch::new().dispatch(|| all_finite(taken));
+        self.keep_if(is_finite)
+    }
+
+    /// Whether `rows` are whole arms. If not, there are no arms afterwards.
+    fn check_length(&mut self, rows: &[f64]) -> Result<(), InputError> {
         let rest = rows.len().checked_rem(self.dimension).unwrap_or(rows.len());
         if rest != 0 {
+            self.features.clear();
             return Err(InputError::Dimension { expected: self.dimension, got: rest });
         }
-        let before = self.features.len();
-        self.features.extend_from_slice(rows);
-        // The copy is in the fastest cache now, where the rows may not have been.
-        let copied = &self.features[before..];
-        if !Arch::new().dispatch(|| all_finite(copied)) {
-            self.features.truncate(before);
-            // The arm with the wrong feature says which of its features it is.
-            rows.chunks_exact(self.dimension).try_for_each(|row| check_features(self.dimension, row))?;
-        }
         Ok(())
+    }
+
+    /// Keeps the arms if all their features are finite; otherwise forgets them and says which feature is not.
+    fn keep_if(&mut self, is_finite: bool) -> Result<(), InputError> {
+        if is_finite {
+            return Ok(());
+        }
+        let features = std::mem::take(&mut self.features);
+        // The arm with the wrong feature says which of its features it is.
+        features.chunks_exact(self.dimension).try_for_each(|row| check_features(self.dimension, row))
     }
 
     /// Forgets all arms and keeps the memory.
@@ -145,6 +169,19 @@ fn all_finite(features: &[f64]) -> bool {
     features.iter().fold(0, |bits, x| bits | (x - x).to_bits()) == 0
 }
 
+/// Copies `from` over `to`, which is as long, and says whether no entry is infinite or not a number: in one pass, because the offers of a
+/// replay come from memory that no fast cache holds.
+#[allow(clippy::eq_op, reason = "the difference of a number to itself is what tells")]
+#[inline(always)]
+fn copy_finite(to: &mut [f64], from: &[f64]) -> bool {
+    let mut bits = 0;
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+        bits |= (from - from).to_bits();
+    }
+    bits == 0
+}
+
 /// The index of the largest score: the lowest among equals, with NaN counted as −∞.
 #[inline]
 pub(crate) fn best(scores: impl Iterator<Item = f64>) -> Result<usize, InputError> {
@@ -186,26 +223,48 @@ mod tests {
         assert_eq!(arms.row(0), [1.0, 2.0]);
     }
 
+    /// What pushing arms one by one gives: the plain version of `set_rows` and `take_rows`.
+    fn pushed(dimension: usize, rows: &[f64]) -> Result<Arms, InputError> {
+        let mut arms = Arms::new(dimension);
+        rows.chunks(dimension).try_for_each(|row| arms.push(row)).map(|()| arms)
+    }
+
     #[test]
-    fn rows_that_follow_each_other_are_added_like_arms_one_by_one() {
+    fn rows_that_follow_each_other_are_taken_like_arms_one_by_one() {
         let numbers: Vec<f64> = (0..75).map(|place| f64::from(place) * 1e300 - 4e301).collect();
-        let (mut together, mut apart) = (Arms::new(25), Arms::new(25));
-        together.push_rows(&numbers).unwrap();
-        numbers.chunks(25).for_each(|row| apart.push(row).unwrap());
-        assert_eq!(together, apart);
-        together.push_rows(&[]).unwrap();
-        for place in 0..numbers.len() {
-            for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-                let mut rows = numbers.clone();
-                rows[place] = wrong;
-                let Err(InputError::Feature { index, value }) = together.push_rows(&rows) else {
-                    panic!("{wrong} at {place} was taken")
-                };
-                assert_eq!((index, value.to_bits()), (place % 25, wrong.to_bits()));
-            }
+        let mut arms = Arms::new(25);
+        // Longer and shorter offers after each other use the same memory.
+        for length in [75, 25, 50, 0, 75] {
+            arms.set_rows(&numbers[..length]).unwrap();
+            assert_eq!(arms, pushed(25, &numbers[..length]).unwrap());
+            arms.take_rows(numbers[..length].to_vec()).unwrap();
+            assert_eq!(arms, pushed(25, &numbers[..length]).unwrap());
         }
-        assert_eq!(together.push_rows(&numbers[..60]), Err(InputError::Dimension { expected: 25, got: 10 }));
-        assert_eq!(Arms::new(0).push_rows(&[1.0]), Err(InputError::Dimension { expected: 0, got: 1 }));
-        assert_eq!(together, apart, "nothing was added");
+    }
+
+    #[test]
+    fn rows_with_something_wrong_are_refused_like_arms_one_by_one_and_leave_none() {
+        type Taking = fn(&mut Arms, &[f64]) -> Result<(), InputError>;
+        let takings: [Taking; 2] =
+            [|arms, rows| arms.set_rows(rows), |arms, rows| arms.take_rows(rows.to_vec())];
+        let numbers: Vec<f64> = (0..75).map(f64::from).collect();
+        for take in takings {
+            for place in 0..numbers.len() {
+                for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                    let mut rows = numbers.clone();
+                    rows[place] = wrong;
+                    let mut arms = pushed(25, &numbers).unwrap();
+                    let Err(InputError::Feature { index, value }) = take(&mut arms, &rows) else {
+                        panic!("{wrong} at {place} was taken")
+                    };
+                    assert_eq!((index, value.to_bits()), (place % 25, wrong.to_bits()));
+                    assert!(arms.is_empty());
+                }
+            }
+            let mut arms = pushed(25, &numbers).unwrap();
+            assert_eq!(take(&mut arms, &numbers[..60]), Err(InputError::Dimension { expected: 25, got: 10 }));
+            assert!(arms.is_empty());
+            assert_eq!(take(&mut Arms::new(0), &[1.0]), Err(InputError::Dimension { expected: 0, got: 1 }));
+        }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyUntypedArrayMethods};
 use posse_core::wire::{decode_downlink, decode_uplink, encode_uplink};
-use posse_core::{Tick, UserId};
+use posse_core::{Arms, Tick, UserId};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::{cube, fill, matrix, vector};
+use crate::array::{Offer, cube, matrix, vector};
 use crate::error::{decode, input, protocol, wrong_input};
 use crate::federation::{Federation, ticks};
 use crate::machine::{Machine, START, SharedMachine, Spec};
@@ -106,9 +106,9 @@ impl Agent {
         arms: &Bound<'_, PyAny>,
         user: Option<u64>,
     ) -> PyResult<(usize, Option<f64>)> {
-        let (user, offer) = (self.user(user), matrix(arms)?);
+        let (user, offer) = (self.user(user), Offer::read(arms)?);
         let mut machine = self.machine(py);
-        fill(&mut machine.arms, &offer)?;
+        offer.fill(&mut machine.arms)?;
         let Machine { agent, arms, .. } = &mut *machine;
         let choice =
             self.compute(py, arms.len(), || agent.choose(user, arms))?.map_err(|error| input(&error))?;
@@ -141,10 +141,10 @@ impl Agent {
         user: Option<u64>,
         now: Option<f64>,
     ) -> PyResult<bool> {
-        let (user, offer) = (self.user(user), matrix(arms)?);
+        let (user, offer) = (self.user(user), Offer::read(arms)?);
         let now: Tick = now.map_or(Ok(START), ticks)?;
         let mut machine = self.machine(py);
-        fill(&mut machine.arms, &offer)?;
+        offer.fill(&mut machine.arms)?;
         let Machine { agent, arms, outbox } = &mut *machine;
         let question = self
             .compute(py, arms.len(), || agent.prepare(now, user, arms))?
@@ -204,6 +204,34 @@ impl Agent {
             machine.interact(user, offer, rewards).map_err(|error| input(&error))
         })?;
         Ok(choices.into_pyarray(py))
+    }
+
+    /// Play offers that were taken over beforehand, `rounds` times: what the machine does without Python, for
+    /// benchmarks/compare.py.
+    fn _play_prepared(
+        &self,
+        py: Python<'_>,
+        offers: &Bound<'_, PyAny>,
+        rewards: &Bound<'_, PyAny>,
+        rounds: usize,
+    ) -> PyResult<()> {
+        let mut prepared = Vec::new();
+        replayed(py, self.dimension(), offers, rewards, |_, offer, rewards| {
+            let mut arms = Arms::new(self.dimension());
+            arms.set_rows(offer).map_err(|error| input(&error))?;
+            prepared.push((arms, rewards.to_vec()));
+            Ok(0)
+        })?;
+        let mut machine = self.machine(py);
+        let (agent, user) = (&mut machine.agent, self.user(None));
+        let played = free(py, || {
+            for (arms, rewards) in (0..rounds).flat_map(|_| &prepared) {
+                let arm = agent.choose(user, arms)?.arm;
+                agent.learn(user, arms.row(arm), rewards[arm])?;
+            }
+            Ok(())
+        })?;
+        played.map_err(|error| input(&error))
     }
 
     /// Tell the agent that the reward of a choice will never come.

@@ -1,18 +1,23 @@
-//! Arrays from Python. A float64 array is borrowed as it is; anything else numpy makes one of.
+//! Arrays from Python. A float64 array is read as it is; of anything else numpy makes one.
 
-use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3};
+use numpy::{
+    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
+};
 use posse_core::{Arms, InputError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{input, wrong_input};
 
+/// What a matrix must be.
+const ARMS: &str = "arms are a matrix with a row of features for each arm";
+
 /// A matrix with a row of features for each arm.
 pub(crate) fn matrix<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray2<'py, f64>> {
     if let Ok(array) = value.cast::<PyArray2<f64>>() {
         return borrowed(array.try_readonly());
     }
-    let array = converted(value, 2, "arms are a matrix with a row of features for each arm")?;
+    let array = converted(value, 2, ARMS)?;
     borrowed(array.cast::<PyArray2<f64>>()?.try_readonly())
 }
 
@@ -66,19 +71,38 @@ fn converted<'py>(
     array.call_method("astype", (numpy.getattr("float64")?,), Some(&keywords))
 }
 
-/// Fills `arms` with the rows of `offer`. On an error `arms` may hold some of them.
-pub(crate) fn fill(arms: &mut Arms, offer: &PyReadonlyArray2<'_, f64>) -> PyResult<()> {
-    arms.clear();
-    let view = offer.as_array();
-    if view.nrows() > 0 && view.ncols() != arms.dimension() {
-        let error = InputError::Dimension { expected: arms.dimension(), got: view.ncols() };
-        return Err(input(&error));
+/// The arms of an offer, copied: numpy's record of who borrows what costs more than the memory of a copy, which the machine
+/// then keeps (docs/decisions/0170).
+pub(crate) struct Offer {
+    features: Vec<f64>,
+    arms: usize,
+    dimension: usize,
+}
+
+impl Offer {
+    /// Reads a matrix with a row of features for each arm.
+    pub(crate) fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(array) = value.cast::<PyArray2<f64>>() {
+            return Ok(Self::copy(array));
+        }
+        Ok(Self::copy(converted(value, 2, ARMS)?.cast::<PyArray2<f64>>()?))
     }
-    if let (Ok(features), true) = (offer.as_slice(), view.is_standard_layout()) {
-        return arms.push_rows(features).map_err(|error| input(&error));
+
+    fn copy(array: &Bound<'_, PyArray2<f64>>) -> Self {
+        let (arms, dimension) = (array.shape()[0], array.shape()[1]);
+        // A matrix in the order of Fortran is a slice, too, with its columns one after the other.
+        let slice = if array.is_c_contiguous() { array.to_vec().ok() } else { None };
+        let features = slice.unwrap_or_else(|| array.to_owned_array().into_iter().collect());
+        Self { features, arms, dimension }
     }
-    for row in view.rows() {
-        arms.push(&row.to_vec()).map_err(|error| input(&error))?;
+
+    /// Makes these the arms that are chosen from. After an error there are none.
+    pub(crate) fn fill(self, arms: &mut Arms) -> PyResult<()> {
+        if self.arms > 0 && self.dimension != arms.dimension() {
+            arms.clear();
+            let error = InputError::Dimension { expected: arms.dimension(), got: self.dimension };
+            return Err(input(&error));
+        }
+        arms.take_rows(self.features).map_err(|error| input(&error))
     }
-    Ok(())
 }

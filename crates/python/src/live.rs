@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::runtime::Runtime;
 
-use crate::array::{fill, matrix};
+use crate::array::Offer;
 use crate::error::{config, connect, input, wrong_input};
 
 /// The threads that carry messages, of all agents of this process.
@@ -189,9 +189,9 @@ impl Connection {
         user: u64,
         wait: f64,
     ) -> PyResult<(String, usize, Option<f64>)> {
-        let (agent, offer) = (self.agent()?, matrix(arms)?);
+        let (agent, offer) = (self.agent()?, Offer::read(arms)?);
         let mut filled = Arms::new(agent.dimension());
-        fill(&mut filled, &offer)?;
+        offer.fill(&mut filled)?;
         let (user, limit) = (UserId(user), seconds("wait", wait)?);
         let chosen = py.detach(|| {
             if limit.is_zero() {

@@ -103,8 +103,7 @@ impl Machine {
     }
 
     fn fill(&mut self, offer: &[f64]) -> Result<(), InputError> {
-        self.arms.clear();
-        self.arms.push_rows(offer)
+        self.arms.set_rows(offer)
     }
 
     fn learn_offered(&mut self, user: UserId, arm: usize, reward: f64) -> Result<usize, InputError> {
