@@ -6,8 +6,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     began: Instant,
-    /// Where the system tells it.
-    worked: Option<f64>,
+    /// Nanoseconds that a processor had worked for the thread, where the system tells them.
+    worked: Option<u64>,
 }
 
 impl Stopwatch {
@@ -18,17 +18,37 @@ impl Stopwatch {
 
     /// Seconds of one processor since the beginning. Where the system does not tell them, those of the clock on the wall.
     pub(crate) fn seconds(&self) -> f64 {
-        match (self.worked, worked()) {
-            (Some(before), Some(now)) => now - before,
-            _ => self.began.elapsed().as_secs_f64(),
-        }
+        between(self.worked, worked()).unwrap_or_else(|| self.began.elapsed().as_secs_f64())
     }
 }
 
+/// Seconds between two counts of nanoseconds, if the system counts. A kernel that does not writes zeros, but a zero at the
+/// beginning alone is that of a thread that has just been made.
+fn between(before: Option<u64>, now: Option<u64>) -> Option<f64> {
+    let (before, now) = (before?, now.filter(|&nanoseconds| nanoseconds > 0)?);
+    Some(now.saturating_sub(before) as f64 * 1e-9)
+}
+
 /// What Linux counts for every thread: the first number is nanoseconds on a processor.
-fn worked() -> Option<f64> {
+fn worked() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
-    // A kernel that does not count writes zeros.
-    (nanoseconds > 0).then_some(nanoseconds as f64 * 1e-9)
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_just_been_made_is_measured_by_its_processor() {
+        assert_eq!(between(Some(0), Some(2_000_000_000)), Some(2.0));
+        assert_eq!(between(Some(500_000_000), Some(2_000_000_000)), Some(1.5));
+    }
+
+    #[test]
+    fn a_system_that_does_not_count_leaves_it_to_the_clock_on_the_wall() {
+        assert_eq!(between(Some(0), Some(0)), None);
+        assert_eq!(between(None, Some(1)), None);
+        assert_eq!(between(Some(1), None), None);
+    }
 }

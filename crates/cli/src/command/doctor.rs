@@ -2,11 +2,13 @@
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Instant;
 
 use serde::Serialize;
 
 use super::{Ending, print, print_json};
 use crate::calibrate;
+use crate::processor::Stopwatch;
 use crate::results::{Build, Host};
 
 /// Say what this machine has, and what posse could not do here
@@ -59,18 +61,27 @@ fn looks() -> Vec<Look> {
         let advice = (megabytes < 1024).then(|| "under 1 GB: give --jobs 1, and take fewer agents".into());
         all.push(Look { what: "memory", found: format!("{:.1} GB", megabytes as f64 / 1024.0), advice });
     }
-    let micros = 1e6 * calibrate::seconds_of_an_interaction();
-    all.push(fine(
-        "speed",
-        format!(
-            "{micros:.1} µs an interaction of 25 arms with 25 features; times in the documentation are from a machine with {:.1} µs",
-            1e6 * calibrate::REFERENCE
-        ),
-    ));
+    all.push(fine("speed", speed()));
     all.push(here());
     all.push(loopback());
     all.push(fine("prepared data", prepared()));
     all
+}
+
+/// How fast a run goes here, and whether other programs hold it up.
+fn speed() -> String {
+    let (began, watch) = (Instant::now(), Stopwatch::start());
+    let micros = 1e6 * calibrate::seconds_of_an_interaction();
+    let waited = began.elapsed().as_secs_f64() / watch.seconds();
+    let busy = if waited > 1.5 {
+        format!(" (the machine is busy: {:.1} µs if it were not)", micros / waited)
+    } else {
+        String::new()
+    };
+    format!(
+        "{micros:.1} µs an interaction of 25 arms with 25 features{busy}; times in the documentation are from a machine with {:.1} µs",
+        1e6 * calibrate::REFERENCE
+    )
 }
 
 /// Whether results can be written where we are.
