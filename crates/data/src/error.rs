@@ -99,6 +99,11 @@ pub enum Problem {
     /// A file that begins as UTF-16 does.
     #[error("this is UTF-16 text, as spreadsheets save it: convert it, with iconv -f utf-16 -t utf-8")]
     Utf16,
+    /// A Parquet file where text is read: a table with classes, ratings, or a file whose name does not end in `.parquet`.
+    #[error(
+        "this is a Parquet file: events and logs may be, if the name ends in .parquet; for other data write it as CSV"
+    )]
+    ParquetForText,
     /// A directory that has something in it.
     #[error("there is something already: choose another directory, or --force to replace prepared data")]
     Occupied,

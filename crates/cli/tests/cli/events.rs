@@ -214,6 +214,8 @@ fn files_of_other_encodings_are_explained() {
     assert_eq!(prepare(home.path(), &["--latin1"]).code, 0);
     fs::write(home.path().join("plays.csv"), [0xff, 0xfe, b'w', 0]).unwrap();
     assert!(prepare(home.path(), &["--force"]).stderr.contains("this is UTF-16 text"));
+    fs::write(home.path().join("plays.csv"), b"PAR1\x15\x04").unwrap();
+    assert!(prepare(home.path(), &["--force"]).stderr.contains("this is a Parquet file"));
     let marked = format!("\u{feff}{}", plays(","));
     fs::write(home.path().join("plays.csv"), marked).unwrap();
     assert_eq!(prepare(home.path(), &["--force"]).code, 0, "a byte-order mark is passed over");

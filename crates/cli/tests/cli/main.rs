@@ -17,6 +17,7 @@ mod golden;
 mod listing;
 mod privacy;
 mod publishers;
+mod raw_files;
 mod report;
 mod reproduce;
 mod results;

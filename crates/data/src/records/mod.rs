@@ -90,8 +90,10 @@ impl Records {
     pub fn open(path: &Path, format: &Format) -> Result<Self, DataError> {
         let source = Source::open(path).map_err(|error| Problem::from_io(&error).of(path))?;
         let input = source.reader().map_err(|error| Problem::from_io(&error).of(path))?;
-        if matches!(first_bytes(path)[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
-            return Err(Problem::Utf16.of(path));
+        match first_bytes(path)[..] {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return Err(Problem::Utf16.of(path)),
+            [b'P', b'A', b'R', b'1', ..] => return Err(Problem::ParquetForText.of(path)),
+            _ => {}
         }
         let engine = if format.quotes {
             let separator = *format.separator.as_bytes().first().unwrap_or(&b',');

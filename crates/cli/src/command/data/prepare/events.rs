@@ -99,8 +99,8 @@ fn report(manifest: &Manifest) {
     let mut stderr = std::io::stderr();
     let sorted = count("events out of order, sorted");
     if sorted > 0 {
-        let _ =
-            writeln!(stderr, "{sorted} events were earlier than the one before: all are sorted by time now");
+        let events = if sorted == 1 { "event was" } else { "events were" };
+        let _ = writeln!(stderr, "{sorted} {events} earlier than the one before: all are sorted by time now");
     }
     let repeated = count("repeated pairs");
     if repeated > 0 {
