@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::{Offer, cube, matrix, vector};
+use crate::array::{Offer, cube, matrix, maybe_number, vector};
 use crate::error::{decode, input, protocol, wrong_input};
 use crate::federation::{Federation, ticks};
 use crate::machine::{Machine, START, SharedMachine, Spec};
@@ -81,7 +81,12 @@ impl Agent {
     /// int
     ///     The index of the chosen arm.
     #[pyo3(signature = (arms, user = None))]
-    fn choose(&self, py: Python<'_>, arms: &Bound<'_, PyAny>, user: Option<u64>) -> PyResult<usize> {
+    fn choose(
+        &self,
+        py: Python<'_>,
+        arms: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
+    ) -> PyResult<usize> {
         self.choose_with_propensity(py, arms, user).map(|(arm, _)| arm)
     }
 
@@ -104,7 +109,7 @@ impl Agent {
         &self,
         py: Python<'_>,
         arms: &Bound<'_, PyAny>,
-        user: Option<u64>,
+        #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
     ) -> PyResult<(usize, Option<f64>)> {
         let (user, offer) = (self.user(user), Offer::read(arms)?);
         let mut machine = self.machine(py);
@@ -138,7 +143,7 @@ impl Agent {
         &self,
         py: Python<'_>,
         arms: &Bound<'_, PyAny>,
-        user: Option<u64>,
+        #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
         now: Option<f64>,
     ) -> PyResult<bool> {
         let (user, offer) = (self.user(user), Offer::read(arms)?);
@@ -165,7 +170,13 @@ impl Agent {
     /// user : int, optional
     ///     The user that the arm was chosen for.
     #[pyo3(signature = (arm, reward, user = None))]
-    fn learn(&self, py: Python<'_>, arm: &Bound<'_, PyAny>, reward: f64, user: Option<u64>) -> PyResult<()> {
+    fn learn(
+        &self,
+        py: Python<'_>,
+        arm: &Bound<'_, PyAny>,
+        reward: f64,
+        #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
+    ) -> PyResult<()> {
         let (user, features) = (self.user(user), vector(arm)?);
         let mut machine = self.machine(py);
         let machine = &mut *machine;
@@ -195,7 +206,7 @@ impl Agent {
         py: Python<'py>,
         offers: &Bound<'py, PyAny>,
         rewards: &Bound<'py, PyAny>,
-        user: Option<u64>,
+        #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let user = self.user(user);
         let mut machine = self.machine(py);
@@ -238,7 +249,7 @@ impl Agent {
     ///
     /// Private agents count the interaction without learning from it; others do nothing.
     #[pyo3(signature = (user = None))]
-    fn give_up(&self, py: Python<'_>, user: Option<u64>) {
+    fn give_up(&self, py: Python<'_>, #[pyo3(from_py_with = maybe_number)] user: Option<u64>) {
         let user = self.user(user);
         let mut machine = self.machine(py);
         let said = machine.agent.give_up(user);

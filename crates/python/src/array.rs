@@ -4,6 +4,7 @@ use numpy::{
     PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
 };
 use posse_core::{Arms, InputError};
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -42,6 +43,24 @@ pub(crate) fn cube<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray3<
     borrowed(array.cast::<PyArray3<f64>>()?.try_readonly())
 }
 
+/// The number of an agent or a user.
+pub(crate) fn number(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            wrong_input(format!(
+                "there is no number {value}: agents and users are counted from 0, in 64 bits"
+            ))
+        } else {
+            error
+        }
+    })
+}
+
+/// The number of a user, or none for the only one.
+pub(crate) fn maybe_number(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    if value.is_none() { Ok(None) } else { number(value).map(Some) }
+}
+
 /// An array that a Rust function elsewhere is writing to cannot be read.
 fn borrowed<T>(array: Result<T, numpy::BorrowError>) -> PyResult<T> {
     array.map_err(|_| wrong_input("the array is being written to: pass a copy"))
@@ -55,7 +74,14 @@ fn converted<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     let numpy = py.import("numpy")?;
-    let array = numpy.call_method1("asarray", (value,))?;
+    // Rows of different lengths are a ValueError of numpy.
+    let array = numpy.call_method1("asarray", (value,)).map_err(|error| {
+        if error.is_instance_of::<PyValueError>(py) {
+            wrong_input(error.value(py).to_string())
+        } else {
+            error
+        }
+    })?;
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     // Booleans, integers and floats. Numbers hidden in objects, texts and complex numbers would change or fail silently.
     if !["b", "i", "u", "f"].contains(&kind.as_str()) {

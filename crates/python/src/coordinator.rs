@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyBytes;
 
+use crate::array::number;
 use crate::error::{decode, protocol, wrong_input};
 use crate::federation::{seconds, ticks};
 use crate::machine::Desk;
@@ -114,7 +115,7 @@ impl Coordinator {
     fn join<'py>(
         &self,
         py: Python<'py>,
-        agent: u64,
+        #[pyo3(from_py_with = number)] agent: u64,
         returning: bool,
         now: Option<f64>,
     ) -> PyResult<Letters<'py>> {
@@ -129,7 +130,12 @@ impl Coordinator {
 
     /// Take note that an agent leaves for good.
     #[pyo3(signature = (agent, now = None))]
-    fn leave<'py>(&self, py: Python<'py>, agent: u64, now: Option<f64>) -> PyResult<Letters<'py>> {
+    fn leave<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number)] agent: u64,
+        now: Option<f64>,
+    ) -> PyResult<Letters<'py>> {
         let mut desk = self.desk(py);
         let agent = check(&desk, agent)?;
         pass(&mut desk, now)?;
@@ -157,7 +163,7 @@ impl Coordinator {
     fn receive<'py>(
         &self,
         py: Python<'py>,
-        agent: u64,
+        #[pyo3(from_py_with = number)] agent: u64,
         message: &[u8],
         now: Option<f64>,
     ) -> PyResult<Letters<'py>> {

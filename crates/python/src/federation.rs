@@ -13,6 +13,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::agent::{Agent, replayed};
+use crate::array::number;
 use crate::coordinator::Coordinator;
 use crate::error::{config, decode, input, protocol, wrong_input};
 use crate::machine::{Desk, Host, OpenError, SharedMachine, Spec, Trouble, lock};
@@ -176,7 +177,7 @@ impl Federation {
     ///
     /// The same number gives the same agent. Algorithms with one learner for all, such as ``central-lin-ucb``, have one
     /// machine behind all their agents.
-    pub(crate) fn agent(&self, py: Python<'_>, id: u64) -> PyResult<Agent> {
+    pub(crate) fn agent(&self, py: Python<'_>, #[pyo3(from_py_with = number)] id: u64) -> PyResult<Agent> {
         let agents = self.spec.federation.agents;
         if id >= agents {
             return Err(wrong_input(format!(

@@ -81,6 +81,7 @@ def test_integers_and_strided_features_are_taken() -> None:
         (np.array([[1.0, np.nan, 0.0]]), "feature 1 is NaN"),
         (np.zeros((1, 3), dtype=complex), "expected real numbers"),
         ([["a", "b", "c"]], "expected real numbers"),
+        ([[1.0, 2.0, 3.0], [1.0]], "inhomogeneous shape"),
     ],
 )
 def test_the_callers_mistakes_are_input_errors_and_change_nothing(arms: object, text: str) -> None:
@@ -98,6 +99,13 @@ def test_wrong_rewards_and_agents_are_input_errors() -> None:
         federation.agent(0).learn(ARMS[0], float("inf"))
     with pytest.raises(posse.InputError, match="there is no agent 2: this federation has 2 agents"):
         federation.agent(2)
+    for wrong in (-1, 1 << 64):
+        with pytest.raises(posse.InputError, match=f"there is no number {wrong}: agents and users are counted from 0"):
+            federation.agent(wrong)
+        with pytest.raises(posse.InputError, match=f"there is no number {wrong}"):
+            federation.agent(0).choose(ARMS, user=wrong)
+        with pytest.raises(posse.InputError, match=f"there is no number {wrong}"):
+            federation.coordinator.join(wrong)
     with pytest.raises(posse.InputError, match="rewards are 4 × 3: expected 4 × 2"):
         federation.replay(np.zeros((4, 2, 3)), np.zeros((4, 3)))
     with pytest.raises(posse.InputError, match="names 1 agents: expected one for each of 4 offers"):

@@ -52,6 +52,8 @@ def test_a_log_is_prepared_from_every_kind_of_frame_with_the_same_hash(tmp_path:
     with pytest.raises(posse.ExperimentError, match="force|already|there"):
         posse.data.prepare("log", frames["arrow"], tmp_path / "arrow", **COLUMNS)
     posse.data.prepare("log", frames["arrow"], tmp_path / "arrow", force=True, **COLUMNS)
+    with pytest.raises(posse.ExperimentError, match="^the frame as CSV, line 1: there is no column `cost`; there are "):
+        posse.data.prepare("log", frames["arrow"], tmp_path / "none", **{**COLUMNS, "reward": "cost"})
 
 
 def test_a_table_becomes_a_world(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def prepare(
         A published data set (``published`` lists them), or of your own: ``"table"`` with labels, ``"log"`` of decisions,
         ``"events"`` of users who took items, ``"ratings"``.
     raw : path or frame
-        The directory with the publisher's files; for data of your own a file (text or Parquet), or a frame: anything with
-        Arrow's interface, such as a pandas or polars ``DataFrame`` or a ``pyarrow.Table``.
+        The directory with the publisher's files; for data of your own a file (text; Parquet for events and logs), or a frame:
+        anything with Arrow's interface, such as a pandas or polars ``DataFrame`` or a ``pyarrow.Table``.
     out : path
         The directory to make.
     force : bool, optional
@@ -99,11 +99,18 @@ def prepare(
     """
     with contextlib.ExitStack() as stack:
         arguments = ["data", "prepare", name, "--quiet", "--out", os.fspath(out)]
-        arguments += ["--raw", stack.enter_context(_file(raw, "raw"))]
+        file = stack.enter_context(_file(raw, "raw"))
+        arguments += ["--raw", file]
         arguments += ["--force"] if force else []
         if "items" in options:
             options = {**options, "items": stack.enter_context(_file(options["items"], "items"))}
-        _posse.command([*arguments, *flags(options)])
+        try:
+            _posse.command([*arguments, *flags(options)])
+        except ExperimentError as error:
+            if isinstance(raw, (str, os.PathLike)):
+                raise
+            # The file is gone when the message is read.
+            raise ExperimentError(str(error).replace(file, "the frame as CSV")) from None
     return _prepared(out)
 
 

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// A data set that `posse data list` knows, or of your own: `table` with labels, `log` of decisions, `events` of
     /// users who took items, the same as `banditlib` writes them, `ratings` of items by users
     name: String,
-    /// The directory with the publisher's files; a file (text or Parquet) for data of your own
+    /// The directory with the publisher's files; for data of your own a file (text; Parquet for events and logs)
     #[arg(long, value_name = "PATH")]
     raw: PathBuf,
     /// The directory to make
@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// Replace prepared data that is there already
     #[arg(long)]
     force: bool,
-    /// Say nothing about progress
+    /// Say nothing about progress, and no more than what would make results mislead
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Ending> {
     if let Some(set) = set {
         warn_about_differences(set, &manifest);
     }
-    say_what_misleads(&args.out)?;
+    say_what_misleads(&args.out, args.quiet)?;
     if manifest.kind == "log" {
         let (counts, out) = (counts(&manifest), args.out.display());
         print(&format!("{counts}\nhash {}\n\nposse evaluate {out} --algorithm lin-ucb\n", manifest.hash))?;
@@ -130,14 +130,16 @@ fn counts(manifest: &Manifest) -> String {
 }
 
 /// Says on stderr what would make results on this data mislead.
-fn say_what_misleads(directory: &Path) -> anyhow::Result<()> {
+fn say_what_misleads(directory: &Path, quiet: bool) -> anyhow::Result<()> {
     let health = posse_data::health::examine(directory)?;
     let problems = health.findings.iter().filter(|finding| finding.level == Severity::Problem);
     let mut stderr = std::io::stderr();
     for finding in problems {
         let _ = writeln!(stderr, "warning: {}. {}", finding.what, finding.advice);
     }
-    let _ = writeln!(stderr, "more about it: posse data health {}", directory.display());
+    if !quiet {
+        let _ = writeln!(stderr, "more about it: posse data health {}", directory.display());
+    }
     Ok(())
 }
 
