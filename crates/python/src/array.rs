@@ -1,21 +1,28 @@
 //! Arrays from Python. A float64 array is read as it is; of anything else numpy makes one.
 
+use numpy::ndarray::Dimension;
 use numpy::{
-    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
+    Ix1, Ix2, Ix3, PyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3,
+    PyUntypedArrayMethods,
 };
 use posse_core::{Arms, InputError};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::error::{input, wrong_input};
 
 /// What a matrix must be.
 const ARMS: &str = "arms are a matrix with a row of features for each arm";
 
+/// The value itself if it is an array that can be read as it is. Numbers at odd addresses, as in packed records, cannot: reading
+/// them in place is undefined in Rust.
+fn plain<'a, 'py, D: Dimension>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyArray<f64, D>>> {
+    value.cast::<PyArray<f64, D>>().ok().filter(|array| array.is_aligned())
+}
+
 /// A matrix with a row of features for each arm.
 pub(crate) fn matrix<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray2<'py, f64>> {
-    if let Ok(array) = value.cast::<PyArray2<f64>>() {
+    if let Some(array) = plain::<Ix2>(value) {
         return borrowed(array.try_readonly());
     }
     let array = converted(value, 2, ARMS)?;
@@ -27,7 +34,7 @@ pub(crate) fn vector(value: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
     let copy = |array: &Bound<'_, PyArray1<f64>>| {
         array.to_vec().unwrap_or_else(|_| array.to_owned_array().into_iter().collect())
     };
-    if let Ok(array) = value.cast::<PyArray1<f64>>() {
+    if let Some(array) = plain::<Ix1>(value) {
         return Ok(copy(array));
     }
     let array = converted(value, 1, "an arm is a vector of features")?;
@@ -36,7 +43,7 @@ pub(crate) fn vector(value: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 
 /// Offers over time: interactions, arms, features.
 pub(crate) fn cube<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray3<'py, f64>> {
-    if let Ok(array) = value.cast::<PyArray3<f64>>() {
+    if let Some(array) = plain::<Ix3>(value) {
         return borrowed(array.try_readonly());
     }
     let array = converted(value, 3, "offers have three dimensions: interactions, arms, features")?;
@@ -66,7 +73,7 @@ fn borrowed<T>(array: Result<T, numpy::BorrowError>) -> PyResult<T> {
     array.map_err(|_| wrong_input("the array is being written to: pass a copy"))
 }
 
-/// A float64 array of `dimensions` dimensions with the numbers of `value`.
+/// An aligned float64 array of `dimensions` dimensions with the numbers of `value`.
 fn converted<'py>(
     value: &Bound<'py, PyAny>,
     dimensions: usize,
@@ -92,9 +99,7 @@ fn converted<'py>(
     if got != dimensions {
         return Err(wrong_input(format!("got an array of {got} dimensions: {expected}")));
     }
-    let keywords = PyDict::new(py);
-    keywords.set_item("copy", false)?;
-    array.call_method("astype", (numpy.getattr("float64")?,), Some(&keywords))
+    numpy.call_method1("require", (array, numpy.getattr("float64")?, ["ALIGNED"]))
 }
 
 /// The arms of an offer, copied: numpy's record of who borrows what costs more than the memory of a copy, which the machine
@@ -108,7 +113,7 @@ pub(crate) struct Offer {
 impl Offer {
     /// Reads a matrix with a row of features for each arm.
     pub(crate) fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(array) = value.cast::<PyArray2<f64>>() {
+        if let Some(array) = plain::<Ix2>(value) {
             return Ok(Self::copy(array));
         }
         Ok(Self::copy(converted(value, 2, ARMS)?.cast::<PyArray2<f64>>()?))

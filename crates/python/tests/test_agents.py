@@ -52,8 +52,9 @@ def test_agents_learn_and_share() -> None:
         ARMS.astype(np.float32),
         np.ascontiguousarray(ARMS).view(),
         ARMS.astype(">f8"),
+        np.frombuffer(b"\0" + ARMS.tobytes(), dtype=np.uint8)[1:].view(np.float64).reshape(ARMS.shape),
     ],
-    ids=["list", "fortran", "strided", "reversed", "float32", "view", "big-endian"],
+    ids=["list", "fortran", "strided", "reversed", "float32", "view", "big-endian", "unaligned"],
 )
 def test_the_layout_and_type_of_an_array_do_not_matter(arms: object) -> None:
     expected, got = made().agent(0), made().agent(0)

@@ -76,8 +76,9 @@ fn movie_lens_is_read_as_it_was_published_in_1998_and_in_2003() {
     let (movies, ratings) = (90, 30);
     let genres = ["unknown", "Action", "Children's", "Film-Noir", "Sci-Fi"];
     let home = tempfile::tempdir().unwrap();
-    let title =
-        |movie: usize| if movie.is_multiple_of(2) { "Misérables, Les (1995)" } else { "Cité: des enfants|perdus" };
+    let title = |movie: usize| {
+        if movie.is_multiple_of(2) { "Misérables, Les (1995)" } else { "Cité: des enfants|perdus" }
+    };
     let (mut tabs, mut colons) = (String::new(), String::new());
     for user in 0..USERS {
         for n in 0..ratings {
