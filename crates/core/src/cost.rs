@@ -133,7 +133,8 @@ impl Downlink {
             // The snapshot, and information, agents, rate and doubt of the news.
             Self::Answer(answer) => answer.snapshot.as_ref().map_or(Cost::control(bytes), |snapshot| {
                 let d = snapshot.evidence.dimension();
-                Cost::payload(d, (packed(d) + d + 6) as u64, bytes)
+                let numbers = answer.rounded.as_ref().map_or(packed(d) + d, |rounded| rounded.scalars());
+                Cost::payload(d, (numbers + 6) as u64, bytes)
             }),
             Self::Commit { evidence, .. } => {
                 let d = evidence.dimension();

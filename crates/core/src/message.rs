@@ -11,6 +11,7 @@ use crate::parcel::Parcel;
 pub use crate::privacy::{
     OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureOutcome, SecureUplink,
 };
+use crate::rounded::Rounded;
 
 /// The messages that an agent sends to the coordinator.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,6 +152,8 @@ pub struct Answer {
     pub news: News,
     /// All the coordinator knows, if the agent asked and is behind.
     pub snapshot: Option<Snapshot>,
+    /// How the evidence of the snapshot travels, if not with all its bits. Unpacked, it is that evidence.
+    pub rounded: Option<Arc<Rounded>>,
 }
 
 /// The messages that the coordinator sends to an agent.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::evidence::{Evidence, packed};
+use crate::rounded::Rounded;
 use crate::wire::is_zero;
 
 /// Evidence as it travels.
@@ -15,6 +16,8 @@ pub enum Parcel {
     Dense(Evidence),
     /// The factor of the matrix, and the vector.
     LowRank(LowRank),
+    /// The factor of the matrix and the vector, in fewer bits.
+    Rounded(Rounded),
 }
 
 /// Evidence whose matrix is FFᵀ, with F one column a pivot.
@@ -53,6 +56,12 @@ impl Parcel {
         Self::Dense(evidence.clone())
     }
 
+    /// Wraps `evidence` with what single precision keeps of it, or whole if single precision cannot hold it.
+    #[must_use]
+    pub fn wrap_rounded(evidence: &Evidence) -> Self {
+        Rounded::upload(evidence).map_or_else(|| Self::wrap(evidence), Self::Rounded)
+    }
+
     /// The evidence inside. A low-rank parcel gives the matrix back up to rounding; its sender must count
     /// this result as sent, so that both sides hold the same numbers. A parcel is unpacked once, however often and by
     /// however many parts of a program it is asked.
@@ -61,6 +70,7 @@ impl Parcel {
         match self {
             Self::Dense(evidence) => evidence,
             Self::LowRank(parcel) => parcel.unpacked.get_or_init(|| Arc::new(parcel.unpack())),
+            Self::Rounded(parcel) => parcel.evidence(),
         }
     }
 
@@ -69,6 +79,7 @@ impl Parcel {
         match self {
             Self::Dense(evidence) => evidence.clone(),
             Self::LowRank(parcel) => parcel.unpack(),
+            Self::Rounded(parcel) => parcel.unpack(),
         }
     }
 
@@ -78,6 +89,7 @@ impl Parcel {
         match self {
             Self::Dense(_) => true,
             Self::LowRank(parcel) => parcel.unpacked.get().is_some(),
+            Self::Rounded(parcel) => parcel.is_unpacked(),
         }
     }
 
@@ -87,6 +99,7 @@ impl Parcel {
         match self {
             Self::Dense(evidence) => evidence.dimension(),
             Self::LowRank(parcel) => parcel.moment.len(),
+            Self::Rounded(parcel) => parcel.dimension,
         }
     }
 
@@ -96,6 +109,7 @@ impl Parcel {
         match self {
             Self::Dense(evidence) => evidence.count(),
             Self::LowRank(parcel) => parcel.count,
+            Self::Rounded(parcel) => parcel.count,
         }
     }
 
@@ -107,18 +121,23 @@ impl Parcel {
             Self::LowRank(parcel) => {
                 parcel.count == 0 && parcel.pivots.is_empty() && parcel.moment.iter().all(|&v| v == 0.0)
             }
+            Self::Rounded(parcel) => parcel.count == 0 && parcel.evidence().check().is_ok(),
         }
     }
 
     /// The same matrix and count, with nothing said about rewards.
     #[must_use]
     pub(crate) fn without_moment(mut self) -> Self {
+        if let Self::Rounded(parcel) = &self {
+            self = Self::Dense(parcel.unpack());
+        }
         match &mut self {
             Self::Dense(evidence) => evidence.set_moment(&vec![0.0; evidence.dimension()]),
             Self::LowRank(parcel) => {
                 parcel.moment.fill(0.0);
                 parcel.unpacked = OnceLock::new();
             }
+            Self::Rounded(_) => {}
         }
         self
     }
@@ -129,6 +148,7 @@ impl Parcel {
         let matrix = match self {
             Self::Dense(evidence) => evidence.gram().len(),
             Self::LowRank(parcel) => parcel.columns.len(),
+            Self::Rounded(parcel) => return parcel.scalars() as u64,
         };
         (matrix + if self.has_moment() { self.dimension() } else { 0 }) as u64
     }
@@ -138,6 +158,7 @@ impl Parcel {
         match self {
             Self::Dense(evidence) => !is_zero(evidence.moment()),
             Self::LowRank(parcel) => !is_zero(&parcel.moment),
+            Self::Rounded(_) => true,
         }
     }
 }

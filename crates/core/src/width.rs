@@ -78,6 +78,7 @@ impl ModelConfig {
             fixed: self.fixed_width,
             failure: 2.0 * libm::log(1.0 / self.confidence),
             prior: self.regularization.sqrt() * self.norm_bound,
+            missing: 0.0,
         }
     }
 }
@@ -95,6 +96,8 @@ pub(crate) struct Width {
     fixed: Option<f64>,
     failure: f64,
     prior: f64,
+    /// Information that the model may lack.
+    missing: f64,
 }
 
 impl Width {
@@ -104,13 +107,21 @@ impl Width {
             return fixed;
         }
         let information = match self.form {
-            WidthForm::LogDet => model.information(),
+            WidthForm::LogDet => model.information() + self.missing,
             WidthForm::DetTrace => {
                 let d = model.dimension() as f64;
                 d * libm::log1p(count as f64 / (d * model.regularization()))
             }
         };
         self.scale * (self.noise * (information + self.failure).sqrt() + self.prior)
+    }
+
+    /// The same width for models that were rounded: whose own widths may be wrong by a share of `tolerance`, and whose
+    /// information may be too small by what that comes to in `dimension` directions. It holds as long as it did before.
+    pub(crate) fn for_rounded(mut self, tolerance: f64, dimension: usize) -> Self {
+        self.scale *= 1.0 + tolerance;
+        self.missing = -2.0 * dimension as f64 * libm::log1p(-tolerance);
+        self
     }
 
     /// The same width with more noise: what alternating minimisation adds to the rewards.

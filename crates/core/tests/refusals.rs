@@ -92,7 +92,7 @@ fn bad_input_is_refused_by_kind_and_changes_nothing() {
 fn answer(snapshot: Option<Snapshot>, rate: f64) -> Downlink {
     let news =
         News { version: Version(9), count: 9, information: 1.0, agents: 3, rate, doubt: 1.0, forgotten: 0 };
-    Downlink::Answer(Answer { pulled: true, number: 0, version: None, news, snapshot })
+    Downlink::Answer(Answer { pulled: true, number: 0, version: None, news, snapshot, rounded: None })
 }
 
 #[test]

@@ -21,7 +21,14 @@ fn answer(snapshot: Option<Snapshot>) -> Downlink {
         doubt: 2.0,
         forgotten: 0,
     };
-    Downlink::Answer(Answer { pulled: true, number: 2, version: Some(Version(3)), news, snapshot })
+    Downlink::Answer(Answer {
+        pulled: true,
+        number: 2,
+        version: Some(Version(3)),
+        news,
+        snapshot,
+        rounded: None,
+    })
 }
 
 proptest! {

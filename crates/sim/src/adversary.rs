@@ -2,9 +2,8 @@
 
 use posse_core::settings::Described;
 use posse_core::{
-    Agent, AgentView, Arms, Choice, ConfigError, DecodeError, Downlink, Evidence, EvidenceUpload,
-    Incarnation, InputError, LocalCluster, NoiseSource, Parcel, PrivacyReport, ProtocolError, Seed, Tick,
-    Uplink, UserId,
+    Agent, AgentView, Arms, Choice, ConfigError, DecodeError, Downlink, Evidence, Incarnation, InputError,
+    LocalCluster, NoiseSource, Parcel, PrivacyReport, ProtocolError, Seed, Tick, Uplink, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -154,23 +153,36 @@ impl Liar {
     }
 
     /// Replaces the evidence of an upload. A repeated upload is replaced by the same lie as before.
-    fn corrupt(&mut self, upload: &mut EvidenceUpload) {
+    fn corrupt(&mut self, evidence: &mut Parcel) {
         let kept_back = self.agent.inspect().unsent * self.config.repeat;
         if kept_back < self.buffer.count() {
             let nothing = Evidence::none(self.direction.len());
             self.in_flight = std::mem::replace(&mut self.buffer, nothing);
         }
         if !self.in_flight.is_empty() {
-            upload.evidence = Parcel::wrap(&self.in_flight);
+            *evidence = Parcel::wrap(&self.in_flight);
         }
+    }
+
+    /// Replaces the agent's part of a round. What a round did not take in is in the next part again.
+    fn corrupt_part(&mut self, evidence: &mut Parcel) {
+        let nothing = Evidence::none(self.direction.len());
+        let fresh = std::mem::replace(&mut self.buffer, nothing);
+        if evidence.count() * self.config.repeat == fresh.count() {
+            self.in_flight = fresh;
+        } else {
+            self.in_flight.add(&fresh);
+        }
+        *evidence = Parcel::wrap(&self.in_flight);
     }
 
     fn tamper(&mut self, mut message: Option<Uplink>) -> Option<Uplink> {
         match &mut message {
-            Some(Uplink::Evidence(upload)) => self.corrupt(upload),
+            Some(Uplink::Evidence(upload)) => self.corrupt(&mut upload.evidence),
+            Some(Uplink::RoundEvidence { evidence, .. }) => self.corrupt_part(evidence),
             Some(Uplink::Pull(pull)) => {
                 if let Some(upload) = &mut pull.upload {
-                    self.corrupt(upload);
+                    self.corrupt(&mut upload.evidence);
                 }
             }
             _ => {}

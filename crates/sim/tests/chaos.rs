@@ -39,6 +39,7 @@ fn exchange(draw: &mut Stream) -> Algorithm {
         max_growth: pick(draw, &[0.5, f64::INFINITY]),
         min_news: Threshold(pick(draw, &[1.0, 1.2])),
         min_upload: pick(draw, &[1, 4]),
+        rounding: pick(draw, &[0.0, 0.05]),
         ..Default::default()
     };
     match draw.below(3) {

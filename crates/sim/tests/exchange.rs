@@ -9,7 +9,7 @@ use posse_core::{
     UserId,
 };
 use posse_sim::network::{NetworkConfig, Preset};
-use posse_sim::world::{ArrivalConfig, Offer};
+use posse_sim::world::{ArrivalConfig, LinearConfig, Offer, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
 use crate::support::dense::{
@@ -329,7 +329,8 @@ fn machines_log(config: &RunConfig) -> Vec<Line> {
 }
 
 fn settings() -> Vec<ExchangeConfig> {
-    let priced = |message_price| ExchangeConfig { message_price, ..Default::default() };
+    // The reference keeps every bit of every number.
+    let priced = |message_price| ExchangeConfig { message_price, rounding: 0.0, ..Default::default() };
     vec![
         priced(0.0),
         priced(0.002),
@@ -484,6 +485,22 @@ fn waiting_for_the_answer_pays_and_not_waiting_works() {
     };
     let (patient, hasty) = (regret(TimeSpan::from_millis(100)), regret(TimeSpan::ZERO));
     assert!(patient < hasty, "{patient} with answers, {hasty} without");
+}
+
+/// The goal of rounding: far fewer bytes, and no more regret than wider widths explain.
+#[test]
+fn rounded_numbers_take_a_third_of_the_bytes_and_cost_little_regret() {
+    let of = |rounding| {
+        (0..6).fold((0.0, 0), |(regret, bytes), seed| {
+            let config = small(seed, 60, 3000, ucb(ExchangeConfig { rounding, ..Default::default() }));
+            let world = WorldConfig::Linear(LinearConfig { dimension: 20, ..LinearConfig::default() });
+            let tally = RunConfig { world, ..config }.run(&mut ()).unwrap();
+            (regret + tally.regret, bytes + tally.up.bytes + tally.down.bytes)
+        })
+    };
+    let (whole, rounded) = (of(0.0), of(0.01));
+    assert!(rounded.0 < 1.1 * whole.0, "regret {} rounded, {} whole", rounded.0, whole.0);
+    assert!(3 * rounded.1 < whole.1, "{} bytes rounded, {} whole", rounded.1, whole.1);
 }
 
 /// A coordinator that refuses a question for good never answers it. The agent waits until twice as much has probably

@@ -73,9 +73,9 @@ impl Plain {
             while 64 << place < kept {
                 let worse = self.loss(128 << place, &upload) - self.loss(64 << place, &upload);
                 if self.leads.len() == place {
-                    self.leads.push(2.0 * 0.01 * libm::log(0.01));
+                    self.leads.push(2.0 * 0.01 * libm::log(0.02));
                 }
-                let (low, high) = (0.02 * libm::log(0.01), 0.02 * libm::log(3.0));
+                let (low, high) = (0.02 * libm::log(0.02), 0.02 * libm::log(1e4));
                 self.leads[place] = (self.leads[place] + worse).clamp(low, high);
                 place += 1;
             }
@@ -184,10 +184,10 @@ fn regret(period: u64, motion: Motion, memory: Memory, window: u64) -> f64 {
     (0..6).map(|seed| drifting(seed, period, motion, memory, window).run(&mut ()).unwrap().regret).sum()
 }
 
-/// The promise is a factor of two. What an agent pays for not hearing of a change in time is part of it: agents with a
+/// The promise is a factor of 1.6. What an agent pays for not hearing of a change in time is part of it: agents with a
 /// short window ask before every choice, those with a long one do not.
 #[test]
-fn the_chosen_window_is_within_twice_of_the_best_one_in_hindsight() {
+fn the_chosen_window_is_nearly_as_good_as_the_best_one_in_hindsight() {
     for motion in [Motion::Turn, Motion::Jumps, Motion::Seasons] {
         for period in [2000, 8000] {
             let windows = [60, 120, 250, 500, 1000, 2000];
@@ -195,7 +195,7 @@ fn the_chosen_window_is_within_twice_of_the_best_one_in_hindsight() {
             let best = best.into_iter().fold(f64::INFINITY, f64::min);
             let all = regret(period, motion, Memory::All, 1);
             let adaptive = regret(period, motion, Memory::Adaptive, 1);
-            assert!(adaptive < 2.0 * best, "{motion:?} {period}: {adaptive}, best window {best}, all {all}");
+            assert!(adaptive < 1.6 * best, "{motion:?} {period}: {adaptive}, best window {best}, all {all}");
             assert!(adaptive < 0.3 * all, "{motion:?} {period}: {adaptive}, all {all}");
         }
     }

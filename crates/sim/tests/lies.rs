@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use posse_core::{AgentId, Algorithm, ExchangeConfig, ExchangeLinUcb, Robust, Uplink};
+use posse_core::{
+    AgentId, Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Robust, SyncLinUcb, Threshold, Uplink,
+};
 use posse_sim::network::FaultConfig;
 use posse_sim::world::ArrivalConfig;
 use posse_sim::{AdversaryConfig, Event, Lie, Observer, RunConfig, Stage};
@@ -98,7 +100,7 @@ fn as_many_agents_lie_as_the_table_says_and_those_that_it_names() {
 fn algorithms_that_share_no_evidence_have_no_liars() {
     let adversaries = AdversaryConfig { share: 0.1, ..Default::default() };
     for algorithm in Algorithm::all() {
-        let possible = ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "fed-lin-ucb"]
+        let possible = ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "fed-lin-ucb", "sync-lin-ucb"]
             .contains(&algorithm.name())
             || algorithm.name().starts_with("exchange-");
         let world = crate::support::world_for(&algorithm, crate::support::linear(D, 10));
@@ -121,6 +123,9 @@ struct Plain {
     agents: BTreeMap<AgentId, Said>,
     next: u64,
     scale: Option<f64>,
+    /// V and θ of agents that contradict the others and agree with each other.
+    rival: Option<(Matrix, Vec<f64>)>,
+    rivals_seen: u32,
     judged: u32,
     ever_set_aside: u32,
     taken_back: u32,
@@ -179,9 +184,56 @@ impl Plain {
         deviation / inflation / median
     }
 
-    fn too_far(said: &Said, (v, theta): &(Matrix, Vec<f64>), scale: f64) -> bool {
+    fn too_far(&self, said: &Said, (v, theta): &(Matrix, Vec<f64>), scale: f64) -> bool {
         let (deviation, inflation) = said.deviation(v, theta);
-        deviation > scale * inflation * quantile(said.directions())
+        let alone = scale * inflation * quantile(said.directions());
+        let limit = self.rival.as_ref().map_or(alone, |(v, theta)| {
+            let (theirs, wider) = said.deviation(v, theta);
+            let odds = said.directions() * libm::log(wider / inflation) + libm::log(1e6);
+            alone.min(inflation * (theirs / wider + scale * odds.max(0.0)))
+        });
+        deviation > limit
+    }
+
+    fn scale(all: &[Said], camp: &[bool], model: &(Matrix, Vec<f64>)) -> f64 {
+        let own = all.iter().zip(camp).filter(|(_, own)| **own);
+        middle(own.map(|(said, _)| Self::ratio(said, model)).collect()).max(1.0)
+    }
+
+    /// Two camps, each of which fits its own model best, if they say something different.
+    fn camps(&mut self, all: &[Said], mut camp: Vec<bool>, cap: f64) -> Option<Vec<bool>> {
+        let mut models = None;
+        for _ in 0..20 {
+            let of = |own: bool| all.iter().zip(&camp).filter(move |(_, c)| **c == own).map(|(said, _)| said);
+            let count = |own| of(own).map(|said| said.n.min(cap as u64)).sum::<u64>();
+            let (ours, theirs) = (self.model(of(true), cap), self.model(of(false), cap));
+            let counts = (count(true), count(false));
+            let surprise = |said: &Said, (v, theta): &(Matrix, Vec<f64>)| {
+                let (deviation, inflation) = said.deviation(v, theta);
+                deviation / inflation + said.directions() * libm::log(inflation)
+            };
+            let next: Vec<bool> =
+                all.iter().map(|said| surprise(said, &ours) <= surprise(said, &theirs)).collect();
+            let same = next == camp;
+            (camp, models) = (next, Some((ours, theirs, counts)));
+            if same {
+                break;
+            }
+        }
+        let (ours, theirs, counts) = models?;
+        if 2 * camp.iter().filter(|own| **own).count() <= all.len() || counts.1 < 10 * D as u64 {
+            return None;
+        }
+        let apart: Vec<f64> = ours.1.iter().zip(&theirs.1).map(|(a, b)| a - b).collect();
+        let distance = |v: &Matrix| (0..D).map(|i| apart[i] * dot(&v[i], &apart)).sum::<f64>();
+        let regularizers = 2.0 * LAMBDA * dot(&apart, &apart);
+        let squared = (distance(&ours.0) + distance(&theirs.0) - regularizers) / VARIANCE;
+        let scale = Self::scale(all, &camp, &ours);
+        (squared >= 5.0 * scale * (counts.0 + counts.1) as f64).then(|| {
+            self.rival = Some(theirs);
+            self.rivals_seen += 1;
+            camp
+        })
     }
 
     fn hear(&mut self, agent: AgentId, (g, b, n): (Matrix, Vec<f64>, u64)) {
@@ -191,8 +243,9 @@ impl Plain {
         add(&mut said.g, 1.0, &g);
         add_vector(&mut said.b, 1.0, &b);
         said.n += n;
-        if said.believed && self.scale.is_some_and(|scale| Self::too_far(said, &model, scale)) {
-            said.believed = false;
+        let said = said.clone();
+        if said.believed && self.scale.is_some_and(|scale| self.too_far(&said, &model, scale)) {
+            self.agents.get_mut(&agent).expect("it has spoken").believed = false;
             self.ever_set_aside += 1;
         }
         let total: u64 = self.agents.values().map(|said| said.n).sum();
@@ -258,11 +311,18 @@ impl Plain {
         let winner = argmax(found.iter().map(|(sum, _)| -sum));
         let mut members = found[winner].1.clone();
         let mut suspects = Vec::new();
+        self.rival = None;
+        let half = everybody.iter().map(|place| members.contains(place)).collect();
+        let camps = self.camps(&all, half, cap);
+        if let Some(camp) = &camps {
+            members = everybody.iter().copied().filter(|place| camp[*place]).collect();
+        }
+        let camp = camps.unwrap_or_else(|| vec![true; all.len()]);
         for _ in 0..2 {
             let model = self.model(members.iter().map(|place| &all[*place]), cap);
-            let scale = middle(all.iter().map(|said| Self::ratio(said, &model)).collect()).max(1.0);
+            let scale = Self::scale(&all, &camp, &model);
             self.scale = Some(scale);
-            suspects = all.iter().map(|said| Self::too_far(said, &model, scale)).collect();
+            suspects = all.iter().map(|said| self.too_far(said, &model, scale)).collect();
             members = (0..all.len()).filter(|place| !suspects[*place]).collect();
         }
         for (said, suspect) in self.agents.values_mut().zip(suspects) {
@@ -309,7 +369,7 @@ impl Observer for Followed {
 
 #[test]
 fn the_coordinator_believes_whom_the_plain_reference_believes() {
-    let (mut set_aside, mut taken_back) = (0, 0);
+    let (mut set_aside, mut taken_back, mut rivals) = (0, 0, 0);
     for lie in LIES {
         for (seed, share) in [(1, 0.1), (2, 0.3), (3, 0.4)] {
             for arrival in [ArrivalConfig::Uniform, ArrivalConfig::OneHot { share: 0.5 }] {
@@ -318,6 +378,8 @@ fn the_coordinator_believes_whom_the_plain_reference_believes() {
                     agents: BTreeMap::new(),
                     next: 0,
                     scale: None,
+                    rival: None,
+                    rivals_seen: 0,
                     judged: 0,
                     ever_set_aside: 0,
                     taken_back: 0,
@@ -327,10 +389,11 @@ fn the_coordinator_believes_whom_the_plain_reference_believes() {
                 assert!(followed.compared > 100 && followed.plain.judged > 10);
                 set_aside += followed.plain.ever_set_aside;
                 taken_back += followed.plain.taken_back;
+                rivals += followed.plain.rivals_seen;
             }
         }
     }
-    assert!(set_aside > 100 && taken_back > 0, "{set_aside} {taken_back}");
+    assert!(set_aside > 100 && taken_back > 0 && rivals > 10, "{set_aside} {taken_back} {rivals}");
 }
 
 #[test]
@@ -359,6 +422,77 @@ fn where_nobody_lies_a_defence_costs_next_to_nothing() {
     assert_eq!(robust.2, 0, "honest agents that are not believed in the end");
 }
 
+fn rounds(seed: u64, robust: Robust, lie: Lie, share: f64) -> RunConfig {
+    let algorithm = SyncLinUcb { robust, round_threshold: Threshold(3.0), ..Default::default() };
+    let adversaries = AdversaryConfig { share, lie, turning: 20, ..Default::default() };
+    RunConfig { adversaries, ..small(seed, 40, 2000, Algorithm::SyncLinUcb(algorithm)) }
+}
+
+/// Adds up the parts of rounds by agent, and compares what each round ends with.
+#[derive(Default)]
+struct Parts {
+    sums: BTreeMap<AgentId, (Matrix, Vec<f64>)>,
+    rounds: u32,
+    with_liars: u32,
+}
+
+impl Observer for Parts {
+    fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
+        match event {
+            Event::Up { agent, message: Uplink::RoundEvidence { evidence, .. }, .. } => {
+                let part = evidence.evidence();
+                let (g, b) = self.sums.entry(*agent).or_insert((zeros(D), vec![0.0; D]));
+                add(g, 1.0, &gram([part]));
+                add_vector(b, 1.0, part.moment());
+            }
+            Event::Down { message: Downlink::Commit { evidence, .. }, .. } => {
+                let (mut sum, mut moment) = (zeros(D), vec![0.0; D]);
+                let mut aside = false;
+                for (agent, (g, b)) in &self.sums {
+                    if stage.coordinator().suspicion(*agent).is_some() {
+                        aside = true;
+                        continue;
+                    }
+                    add(&mut sum, 1.0, g);
+                    add_vector(&mut moment, 1.0, b);
+                }
+                let apart = |a: &[f64], b: &[f64]| {
+                    a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-9 * (1.0 + a.abs()))
+                };
+                assert!(!apart(evidence.moment(), &moment));
+                assert!(gram([&**evidence]).iter().zip(&sum).all(|(a, b)| !apart(a, b)));
+                self.rounds += 1;
+                self.with_liars += u32::from(aside);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_round_ends_with_the_parts_of_all_agents_that_are_believed() {
+    let mut parts = Parts::default();
+    rounds(1, Robust::Trimmed, Lie::SignFlip, 0.3).run(&mut parts).unwrap();
+    assert!(parts.rounds > 20 && parts.with_liars > 10, "{} {}", parts.rounds, parts.with_liars);
+}
+
+#[test]
+fn rounds_among_liars_lose_less_and_nothing_where_nobody_lies() {
+    for lie in [Lie::SignFlip, Lie::Scaled, Lie::Targeted, Lie::Colluding] {
+        let regret = |robust| {
+            let of = |seed| rounds(seed, robust, lie, 0.3).run(&mut ()).unwrap().honest_regret.unwrap();
+            (0..4).map(of).sum::<f64>()
+        };
+        let (believing, robust) = (regret(Robust::Off), regret(Robust::Trimmed));
+        assert!(robust < 0.6 * believing, "{lie:?}: {robust} with a defence, {believing} without");
+    }
+    let honest = |robust| {
+        (0..6).map(|seed| rounds(seed, robust, Lie::SignFlip, 0.0).run(&mut ()).unwrap().regret).sum::<f64>()
+    };
+    let (plain, robust) = (honest(Robust::Off), honest(Robust::Trimmed));
+    assert!(robust < 1.05 * plain, "regret {robust} with a defence, {plain} without");
+}
+
 /// Whether a restarted coordinator had the same bits.
 #[derive(Default)]
 struct Restarts {
@@ -384,6 +518,9 @@ fn a_coordinator_that_restarts_from_its_log_believes_the_same_agents() {
     let mut seen = Restarts::default();
     for seed in 0..4 {
         let config = RunConfig { faults: faults.clone(), ..lying(seed, Robust::Trimmed, Lie::SignFlip, 0.3) };
+        config.run(&mut seen).unwrap();
+        let config =
+            RunConfig { faults: faults.clone(), ..rounds(seed, Robust::Trimmed, Lie::SignFlip, 0.3) };
         config.run(&mut seen).unwrap();
     }
     assert!(seen.same > 20 && seen.others == 0 && seen.set_aside, "{} {}", seen.same, seen.others);

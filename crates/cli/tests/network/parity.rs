@@ -404,10 +404,13 @@ fn algorithms() -> Vec<Algorithm> {
     let wary = [
         ExchangeConfig { robust: Robust::Trimmed, false_alarm: 0.2, ..Default::default() },
         ExchangeConfig { memory: Memory::Adaptive, ..Default::default() },
+        ExchangeConfig { rounding: 0.01, ..Default::default() },
         ExchangeConfig { memory: Memory::Window, window: 30, ..Default::default() },
     ];
     let of = |exchange| Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() });
     all.extend(wary.map(of));
+    let wary = SyncLinUcb { robust: Robust::Trimmed, false_alarm: 0.2, ..Default::default() };
+    all.push(Algorithm::SyncLinUcb(wary));
     all.push(Algorithm::SyncLinUcb(SyncLinUcb {
         privacy: Some(PrivacyConfig { first_release: 10, ..Default::default() }),
         secure_aggregation: Some(SecureAggregation { survivors: 2, colluders: 0 }),

@@ -15,7 +15,7 @@ use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
 use crate::linear::{
     AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
-    FedLinUcb, FedUcb, LinTs, LinUcb, SyncLinUcb,
+    FedLinUcb, FedUcb, LinTs, LinUcb, Robust, SyncLinUcb,
 };
 use crate::privacy::{MOST_PARTICIPANTS, PrivacyConfig, SecureAggregation};
 use crate::recipe::{Payload, Recipe, Sharing};
@@ -24,6 +24,10 @@ use crate::trigger::Threshold;
 
 /// Why the algorithms that price their messages have no relays.
 const ASKS: &str = "agents ask before they choose, and only the root knows the answer: use async-lin-ucb";
+
+/// Why rounds that hold agents against each other have no relays.
+const ONE_FOR_ALL: &str = "a relay is one agent to its parent, so that one liar would discredit all agents below its relay: \
+     leave out robust, or connect agents to the root";
 
 /// Why private algorithms have no relays.
 const PRIVATE: &str = "a release replaces the one before, so a sum of uploads is not a sum of releases: leave out privacy or relays";
@@ -402,7 +406,11 @@ impl Recipe for SyncLinUcb {
     }
 
     fn relaying(&self, _federation: &Federation) -> Relaying {
-        if self.privacy.is_some() { Relaying::No(PRIVATE) } else { Relaying::ByRounds }
+        match self.robust {
+            _ if self.privacy.is_some() => Relaying::No(PRIVATE),
+            Robust::Off => Relaying::ByRounds,
+            Robust::Trimmed => Relaying::No(ONE_FOR_ALL),
+        }
     }
 
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {

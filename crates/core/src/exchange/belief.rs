@@ -136,9 +136,14 @@ impl Belief {
 
     /// Moves the buffer to what is on its way, and returns it as an upload.
     pub(crate) fn send(&mut self) -> EvidenceUpload {
+        self.send_wrapped(Parcel::wrap)
+    }
+
+    /// The same, wrapped in a way of the caller's.
+    pub(crate) fn send_wrapped(&mut self, wrap: fn(&Evidence) -> Parcel) -> EvidenceUpload {
         debug_assert!(self.in_flight.is_none(), "one upload at a time");
         self.uploads += 1;
-        let evidence = self.freeze();
+        let evidence = self.freeze_wrapped(wrap);
         let information = self.model().information();
         EvidenceUpload { number: self.uploads, based_on: self.version, information, evidence }
     }
@@ -165,16 +170,24 @@ impl Belief {
 
     /// Moves the buffer, and what was frozen before, into flight.
     pub(crate) fn freeze(&mut self) -> Parcel {
+        self.freeze_wrapped(Parcel::wrap)
+    }
+
+    fn freeze_wrapped(&mut self, wrap: fn(&Evidence) -> Parcel) -> Parcel {
         if !self.buffer.is_empty() || self.in_flight.is_some() {
             // Sums in another order round differently: what follows from them must exist before.
             self.derived();
         }
         self.unfreeze();
-        let parcel = Parcel::wrap(self.buffer.evidence());
+        let parcel = wrap(self.buffer.evidence());
         if !self.buffer.is_empty() {
             // What the other side will hold after unwrapping, bit for bit.
             self.in_flight = Some(parcel.to_evidence());
             self.buffer.clear();
+            if matches!(parcel, Parcel::Rounded(_)) {
+                // The model has observations with all their bits, the view no longer does.
+                self.forget_model();
+            }
         }
         self.nothing_fresh();
         parcel

@@ -27,9 +27,9 @@ const RESOLUTION: u64 = 4;
 /// Observations of the smallest window that is tried. Each other one is twice the one before.
 const SMALLEST: u64 = 64;
 /// Share of the time in which a window that is as good as its half counts as worse.
-const FALSE_ALARM: f64 = 0.01;
+const FALSE_ALARM: f64 = 0.02;
 /// By how many times more likely than not the smaller window must seem before that takes time to be forgotten.
-const HYSTERESIS: f64 = 3.0;
+const HYSTERESIS: f64 = 1e4;
 
 /// What is kept, newest first.
 #[derive(Clone, Debug)]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, Suspicion};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
+use crate::linear::trust::Trust;
 use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
@@ -29,6 +30,8 @@ pub(crate) struct EvidenceRounds {
     agents: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<OpenEvidenceRound>,
+    /// Evidence by agent, where the coordinator does not believe everybody.
+    trust: Option<Trust>,
 }
 
 /// A round that is collecting.
@@ -38,10 +41,17 @@ struct OpenEvidenceRound {
     waiting: BTreeSet<AgentId>,
     included: BTreeSet<AgentId>,
     sum: Evidence,
+    /// The parts of the round by agent, where agents are held against each other; `sum` has them too.
+    parts: BTreeMap<AgentId, Evidence>,
 }
 
 impl EvidenceRounds {
-    pub(crate) fn new(model: Ridge, join: JoinPolicy, patience: Option<TimeSpan>) -> Self {
+    pub(crate) fn new(
+        model: Ridge,
+        join: JoinPolicy,
+        patience: Option<TimeSpan>,
+        trust: Option<Trust>,
+    ) -> Self {
         Self {
             join,
             patience,
@@ -51,6 +61,7 @@ impl EvidenceRounds {
             agents: BTreeMap::new(),
             round: RoundId(0),
             open: None,
+            trust,
         }
     }
 
@@ -64,6 +75,7 @@ impl EvidenceRounds {
             waiting: self.agents.keys().copied().collect(),
             included: BTreeSet::new(),
             sum: Evidence::clone(&self.evidence),
+            parts: BTreeMap::new(),
         });
         vec![Outgoing::to_everyone(Downlink::Collect { round: self.round, whole: false })]
     }
@@ -86,6 +98,9 @@ impl EvidenceRounds {
             let sum = open.sum.checked_sum(part)?;
             self.model.clone().refresh([&sum].into_iter())?;
             open.sum = sum;
+            if self.trust.is_some() {
+                open.parts.insert(from, part.clone());
+            }
         }
         open.waiting.remove(&from);
         open.included.insert(from);
@@ -94,8 +109,12 @@ impl EvidenceRounds {
 
     fn finish_if_complete(&mut self) -> Vec<Outgoing> {
         let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
-        self.model.refresh([&open.sum].into_iter()).expect("every part was checked with the sum so far");
-        self.evidence = Arc::new(open.sum);
+        let sum = self.believed(open.parts).unwrap_or(open.sum);
+        // Without trust, every part was checked with the sum so far. Part of a sum that has a model has one, too; should
+        // rounding say otherwise, all stays as it was until the next round.
+        if self.model.refresh([&sum].into_iter()).is_ok() {
+            self.evidence = Arc::new(sum);
+        }
         self.version = self.version.next();
         for agent in &open.included {
             self.agents.entry(*agent).and_modify(|newest| *newest = self.round);
@@ -110,6 +129,20 @@ impl EvidenceRounds {
             return vec![Outgoing::to_everyone(commit(true))];
         }
         self.agents.keys().map(|&a| Outgoing::to(a, commit(open.included.contains(&a)))).collect()
+    }
+
+    /// Takes the parts of a round into the accounts of their agents, judges all agents if it is time, and returns the
+    /// sum of what is believed. `None` if everybody is.
+    fn believed(&mut self, parts: BTreeMap<AgentId, Evidence>) -> Option<Evidence> {
+        let trust = self.trust.as_mut()?;
+        for (agent, part) in parts {
+            // Only a sum that overflows is refused, and the sum of everybody did not.
+            if let Ok((account, _)) = trust.examine(agent, &part, &self.model) {
+                trust.keep(agent, account);
+            }
+        }
+        trust.judge_if_due();
+        Some(trust.believed(self.evidence.dimension(), None))
     }
 
     fn snapshot(&self, agent: AgentId, authoritative: bool) -> Downlink {
@@ -199,6 +232,10 @@ impl Coordinator for EvidenceRounds {
         Some(AgentStanding { uploads, version: self.version, information })
     }
 
+    fn suspicion(&self, agent: AgentId) -> Option<Suspicion> {
+        self.trust.as_ref()?.suspicion_of(agent)
+    }
+
     fn save(&self) -> Vec<u8> {
         let ids = |set: &BTreeSet<AgentId>| set.iter().map(|a| a.0).collect::<Vec<_>>();
         let roster = self.agents.iter().map(|(agent, newest)| v1::RosterEntry {
@@ -212,6 +249,7 @@ impl Coordinator for EvidenceRounds {
             model: Some(self.model.save()),
             roster: roster.collect(),
             round: self.round.0,
+            trust: self.trust.as_ref().map(Trust::save),
             ..Default::default()
         };
         if let Some(open) = &self.open {
@@ -220,6 +258,12 @@ impl Coordinator for EvidenceRounds {
             state.waiting = ids(&open.waiting);
             state.included = ids(&open.included);
             state.opened = open.opened.0;
+            let part = |(agent, part): (&AgentId, &Evidence)| v1::AccountState {
+                agent: agent.0,
+                sums: Some(wire::evidence_to_wire(part)),
+                ..Default::default()
+            };
+            state.parts = open.parts.iter().map(part).collect();
         }
         state.encode_to_vec()
     }
@@ -236,12 +280,22 @@ impl Coordinator for EvidenceRounds {
         };
         let set = |ids: &[u64]| ids.iter().map(|&id| AgentId(id)).collect();
         let shared = evidence(state.evidence)?;
+        let parts = state
+            .parts
+            .into_iter()
+            .map(|part| Ok((AgentId(part.agent), evidence(part.sums)?)))
+            .collect::<Result<_, DecodeError>>()?;
+        let trust = match &self.trust {
+            None => None,
+            Some(trust) => Some(trust.restored(state.trust.unwrap_or_default(), dimension)?),
+        };
         let open = if state.collecting {
             Some(OpenEvidenceRound {
                 opened: Tick(state.opened),
                 waiting: set(&state.waiting),
                 included: set(&state.included),
                 sum: evidence(state.collected)?,
+                parts,
             })
         } else {
             None
@@ -253,6 +307,7 @@ impl Coordinator for EvidenceRounds {
             state.roster.iter().map(|entry| (AgentId(entry.agent), RoundId(entry.uploads))).collect();
         self.round = RoundId(state.round);
         self.open = open;
+        self.trust = trust;
         Ok(())
     }
 }

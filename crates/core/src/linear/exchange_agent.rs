@@ -13,6 +13,7 @@ use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::exchange_price::{cost_of_withholding, expected_loss, worth_of_fresh_pull, worth_of_pull};
 use crate::linear::rule::Rule;
 use crate::message::{Answer, Downlink, EvidenceUpload, News, Pull, Uplink};
+use crate::parcel::Parcel;
 use crate::scoring::check_arms;
 use crate::width::{ModelConfig, Width};
 use crate::wire::{self, v1};
@@ -99,7 +100,7 @@ impl ExchangeAgent {
             name,
             view: Belief::new(model.model(dimension)),
             rule,
-            width: model.width(),
+            width: config.width(model, dimension),
             noise: model.noise,
             config: config.clone(),
             choices: 0,
@@ -165,7 +166,10 @@ impl ExchangeAgent {
         };
         let price = self.config.price_of_push(self.view.dimension(), self.view.buffer().count());
         let surprised = self.surprise.sum > ALARM;
-        let due = self.withheld + cost > price || fresh > self.config.max_withheld.ln() || surprised;
+        let due = self.withheld + cost > price
+            || fresh > self.config.max_withheld.ln()
+            || surprised
+            || self.is_growing_old();
         if due && self.may_send() {
             return Some(Uplink::Evidence(self.send()));
         }
@@ -175,10 +179,22 @@ impl ExchangeAgent {
         None
     }
 
+    /// Whether what is withheld covers more of the window than one may miss, where the coordinator forgets.
+    ///
+    /// The coordinator takes an observation for as old as its arrival. Withheld for long, it would pass for new, and
+    /// windows would seem worse than they are.
+    fn is_growing_old(&self) -> bool {
+        self.news.as_ref().is_some_and(|news| {
+            let waited = self.interval(news) * self.view.buffer().count() as f64;
+            news.forgotten > 0 && waited > self.config.min_growth * news.count as f64
+        })
+    }
+
     fn send(&mut self) -> EvidenceUpload {
         self.withheld = 0.0;
         self.surprise.sum = 0.0;
-        self.view.send()
+        let wrap = if self.config.rounding > 0.0 { Parcel::wrap_rounded } else { Parcel::wrap };
+        self.view.send_wrapped(wrap)
     }
 
     /// ρ: how many times more observations the federation probably has than the view.
@@ -221,7 +237,7 @@ impl ExchangeAgent {
     }
 
     fn take_in(&mut self, answer: Answer) -> Result<Option<Uplink>, ProtocolError> {
-        let Answer { pulled, number, version, news, snapshot } = answer;
+        let Answer { pulled, number, version, news, snapshot, .. } = answer;
         if !(news.rate.is_finite() && news.rate >= 0.0 && news.doubt.is_finite() && news.doubt >= 0.0) {
             return Err(ProtocolError::Evidence("the news are not finite numbers"));
         }

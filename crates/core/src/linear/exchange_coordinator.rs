@@ -11,9 +11,11 @@ use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, Tick, Version};
 use crate::linear::ages::Ages;
+use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::trust::{Trust, Verdict};
 use crate::message::{Answer, Downlink, EvidenceUpload, News, Outgoing, Pull, Snapshot, Uplink};
 use crate::ridge::Ridge;
+use crate::rounded::Rounded;
 use crate::wire::{self, v1};
 
 /// Observations before the pace is first measured anew.
@@ -24,6 +26,8 @@ const FIRST_MARK: u64 = 8;
 pub(crate) struct ExchangeCoordinator {
     name: &'static str,
     min_growth: f64,
+    /// By what share rounded snapshots may misstate widths; 0 sends them whole.
+    rounding: f64,
     version: Version,
     evidence: Arc<Evidence>,
     model: Ridge,
@@ -83,13 +87,14 @@ impl ExchangeCoordinator {
     pub(crate) fn new(
         name: &'static str,
         model: Ridge,
-        min_growth: f64,
+        config: &ExchangeConfig,
         trust: Option<Trust>,
         ages: Option<Ages>,
     ) -> Self {
         Self {
             name,
-            min_growth,
+            min_growth: config.min_growth,
+            rounding: config.rounding,
             version: Version(0),
             evidence: Arc::new(Evidence::none(model.dimension())),
             model,
@@ -114,10 +119,16 @@ impl ExchangeCoordinator {
         }
     }
 
-    /// All evidence, for an agent whose `contains` uploads are in it.
-    fn snapshot(&self, contains: u64, authoritative: bool) -> Snapshot {
-        let (version, evidence) = (self.version, Arc::clone(&self.evidence));
-        Snapshot { authoritative, version, contains, information: self.model.information(), evidence }
+    /// All evidence, for an agent whose `contains` uploads are in it, and how it travels if it is rounded.
+    fn snapshot(&self, contains: u64, authoritative: bool) -> (Snapshot, Option<Arc<Rounded>>) {
+        let rounded = (self.rounding > 0.0)
+            .then(|| Rounded::snapshot(&self.evidence, &self.model, self.rounding))
+            .flatten()
+            .map(Arc::new);
+        let evidence = rounded.as_ref().map_or(&self.evidence, |rounded| rounded.evidence());
+        let (version, evidence) = (self.version, Arc::clone(evidence));
+        let information = self.model.information();
+        (Snapshot { authoritative, version, contains, information, evidence }, rounded)
     }
 
     /// Observations in the evidence, and those that are too old to be.
@@ -252,12 +263,13 @@ impl ExchangeCoordinator {
         // An agent that believes liars, or what no longer holds, hears so unasked as soon as it speaks.
         let misled = taken_back > 0 && taken_back as f64 >= many;
         let tell = ((pulled && behind) || misled) && seat.version < self.version;
-        let snapshot = tell.then(|| self.snapshot(seat.uploads, false));
+        let (snapshot, rounded) = tell.then(|| self.snapshot(seat.uploads, false)).unzip();
         let seat = if tell { self.informed(seat.uploads) } else { seat };
         self.seats.insert(agent, seat);
         let version = (seat.version == self.version).then_some(self.version);
         let news = self.news(now);
-        let answer = Answer { pulled, number: seat.uploads, version, news, snapshot };
+        let rounded = rounded.flatten();
+        let answer = Answer { pulled, number: seat.uploads, version, news, snapshot, rounded };
         Outgoing::to(agent, Downlink::Answer(answer))
     }
 
@@ -266,10 +278,13 @@ impl ExchangeCoordinator {
         now: Tick,
         agent: AgentId,
         number: u64,
-        snapshot: Option<Snapshot>,
+        snapshot: Option<(Snapshot, Option<Arc<Rounded>>)>,
     ) -> Outgoing {
         let (version, news) = (Some(self.version), self.news(now));
-        Outgoing::to(agent, Downlink::Answer(Answer { pulled: false, number, version, news, snapshot }))
+        let (snapshot, rounded) = snapshot.unzip();
+        let rounded = rounded.flatten();
+        let answer = Answer { pulled: false, number, version, news, snapshot, rounded };
+        Outgoing::to(agent, Downlink::Answer(answer))
     }
 }
 

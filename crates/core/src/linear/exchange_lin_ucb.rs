@@ -17,7 +17,7 @@ use crate::linear::trust::Trust;
 use crate::random::Seed;
 use crate::scoring::Draws;
 use crate::trigger::Threshold;
-use crate::width::{ModelConfig, NOT_NEGATIVE};
+use crate::width::{ModelConfig, NOT_NEGATIVE, Width};
 
 /// When agents and the coordinator speak: what a message costs, and bounds that hold whatever it costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
@@ -28,6 +28,10 @@ pub struct ExchangeConfig {
     pub message_price: f64,
     /// ≥ 0: the regret that a byte has to save, on top of that of its message. Default 0.
     pub byte_price: f64,
+    /// in [0, 0.5]: by what share widths may be wrong because snapshots are rounded. Agents widen theirs by as much, so
+    /// that they hold as they did. The coordinator looks for the fewest bits that keep it; uploads travel in single
+    /// precision. 0.01 lowers bytes to a fourth. 0 sends every number with 64 bits. Default 0.
+    pub rounding: f64,
     /// ≥ 0: the coordinator sends a snapshot only if it has at least this share more observations than the
     /// agent. An agent that joins at n observations is sent at most 1 + ln(N/n)/ln(1 + share) of them
     /// until there are N. Default 0.1.
@@ -81,11 +85,26 @@ pub enum Robust {
     Trimmed,
 }
 
+impl Robust {
+    /// What a coordinator needs to hold agents against each other, if it does.
+    pub(crate) fn trust(self, model: &ModelConfig, false_alarm: f64) -> Option<Trust> {
+        match self {
+            Self::Off => None,
+            Self::Trimmed => Some(Trust::new(model.regularization, model.noise, false_alarm)),
+        }
+    }
+}
+
+pub(crate) fn check_false_alarm(value: f64) -> Result<(), ConfigError> {
+    ConfigError::require(0.0 < value && value < 1.0, "false_alarm", value, "it must lie between 0 and 1")
+}
+
 impl Default for ExchangeConfig {
     fn default() -> Self {
         Self {
             message_price: 0.0125,
             byte_price: 0.0,
+            rounding: 0.0,
             min_growth: 0.1,
             max_growth: 31.0,
             min_news: Threshold(1.0005),
@@ -106,6 +125,8 @@ impl ExchangeConfig {
         let require = ConfigError::require;
         require(not_negative(message_price), "message_price", message_price, NOT_NEGATIVE)?;
         require(not_negative(byte_price), "byte_price", byte_price, NOT_NEGATIVE)?;
+        let rounding = self.rounding;
+        require((0.0..=0.5).contains(&rounding), "rounding", rounding, "it must lie between 0 and 0.5")?;
         require(not_negative(min_growth), "min_growth", min_growth, NOT_NEGATIVE)?;
         let above = "it must be at least min_growth; inf means never";
         require(max_growth >= min_growth, "max_growth", max_growth, above)?;
@@ -113,8 +134,7 @@ impl ExchangeConfig {
         let above = "it must be at least min_news; inf means never";
         let most = self.max_withheld.0;
         require(most >= self.min_news.0, "max_withheld", most, above)?;
-        let probability = 0.0 < self.false_alarm && self.false_alarm < 1.0;
-        require(probability, "false_alarm", self.false_alarm, "it must lie between 0 and 1")?;
+        check_false_alarm(self.false_alarm)?;
         if self.robust != Robust::Off && self.memory != Memory::All {
             let allowed = "agents are held against each other over all of time: it needs memory = \"all\"";
             return Err(ConfigError::new("robust", "trimmed", allowed));
@@ -129,17 +149,14 @@ impl ExchangeConfig {
     }
 
     fn coordinator(&self, name: &'static str, model: &ModelConfig, dimension: usize) -> ExchangeCoordinator {
-        let trust = match self.robust {
-            Robust::Off => None,
-            Robust::Trimmed => Some(Trust::new(model.regularization, model.noise, self.false_alarm)),
-        };
+        let trust = self.robust.trust(model, self.false_alarm);
         let ages = |window| Some(Ages::new(model.regularization, model.noise, window));
         let ages = match self.memory {
             Memory::All => None,
             Memory::Window => ages(Some(self.window)),
             Memory::Adaptive => ages(None),
         };
-        ExchangeCoordinator::new(name, model.model(dimension), self.min_growth, trust, ages)
+        ExchangeCoordinator::new(name, model.model(dimension), self, trust, ages)
     }
 
     /// Whether agents watch out for rewards that contradict what they were told, because others may lie or the world
@@ -148,15 +165,29 @@ impl ExchangeConfig {
         self.robust != Robust::Off || self.memory != Memory::All
     }
 
+    /// The width of an agent's confidence, which allows for what rounding did to its model.
+    pub(crate) fn width(&self, model: &ModelConfig, dimension: usize) -> Width {
+        if self.rounding > 0.0 { model.width().for_rounded(self.rounding, dimension) } else { model.width() }
+    }
+
     /// What an upload of `count` observations in `dimension` features costs.
     pub(crate) fn price_of_push(&self, dimension: usize, count: u64) -> f64 {
-        let rows = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(dimension);
-        self.message_price + self.byte_price * 8.0 * (rows.min(packed(dimension)) + dimension) as f64
+        let rows = usize::try_from(count).unwrap_or(usize::MAX);
+        let matrix = rows.saturating_mul(dimension).min(packed(dimension)) as f64;
+        let bytes = if self.rounding > 0.0 {
+            3.0 * matrix + 4.0 * rows.min(dimension) as f64
+        } else {
+            8.0 * (matrix + dimension as f64)
+        };
+        self.message_price + self.byte_price * bytes
     }
 
     /// What asking and being sent a snapshot costs.
     pub(crate) fn price_of_pull(&self, dimension: usize) -> f64 {
-        2.0 * self.message_price + self.byte_price * 8.0 * (packed(dimension) + dimension) as f64
+        let (matrix, vector) = (packed(dimension) as f64, dimension as f64);
+        // Most snapshots need eight to ten bits for an entry, and single precision for the pivots and the vector.
+        let bytes = if self.rounding > 0.0 { 1.25 * matrix + 8.0 * vector } else { 8.0 * (matrix + vector) };
+        2.0 * self.message_price + self.byte_price * bytes
     }
 }
 
@@ -224,7 +255,8 @@ impl ExchangeLinUcb {
     }
 
     pub(crate) fn agent(&self, dimension: usize) -> ExchangeAgent {
-        ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, Rule::Ucb(self.model.width()), dimension)
+        let rule = Rule::Ucb(self.exchange.width(&self.model, dimension));
+        ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, rule, dimension)
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> ExchangeCoordinator {
@@ -243,7 +275,8 @@ impl ExchangeLinTs {
     }
 
     pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> ExchangeAgent {
-        let rule = Rule::Thompson(Thompson::new(self.sampling_scale, self.model.width(), id, seed));
+        let width = self.exchange.width(&self.model, dimension);
+        let rule = Rule::Thompson(Thompson::new(self.sampling_scale, width, id, seed));
         ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, rule, dimension)
     }
 
@@ -263,8 +296,9 @@ impl ExchangeLinIgw {
     }
 
     pub(crate) fn agent(&self, id: AgentId, dimension: usize, seed: Seed) -> ExchangeAgent {
+        let width = self.exchange.width(&self.model, dimension);
         let draws = Draws::new(id, seed);
-        let rule = Rule::InverseGap(InverseGap::new(self.gap_scale, self.model.width(), draws));
+        let rule = Rule::InverseGap(InverseGap::new(self.gap_scale, width, draws));
         ExchangeAgent::new(Self::NAME, &self.model, &self.exchange, rule, dimension)
     }
 

@@ -51,10 +51,12 @@ pub(crate) fn worth_of_pull(loss: f64, growth: f64, doubt: f64, interval: f64) -
 /// What a pull saves in a world that changes, where the coordinator keeps a window of the right length: `growth` is 1
 /// and the share of the window that the agent has not heard of.
 ///
-/// In a window of the right length, what changed over it costs about as much as what is not known yet. What changed
-/// since is out of reach of a stale model, and the loss grows with its square.
+/// In a window of the right length, what changed over it costs about as much as what is not known yet. A window is half
+/// its length old on average. A model that missed a share x of the window is older by 1 + 2x, and the loss grows with
+/// the square of that.
 pub(crate) fn worth_of_fresh_pull(loss: f64, growth: f64) -> f64 {
-    loss * (growth * growth - 1.0)
+    let age = 1.0 + 2.0 * (growth - 1.0);
+    loss * (age * age - 1.0)
 }
 
 /// What others lose while evidence is withheld that would raise the information by `fresh` in `dimension`

@@ -12,6 +12,7 @@ use crate::exchange::JoinPolicy;
 use crate::exchange::belief::{Belief, InFlight};
 use crate::ids::{RoundId, UserId};
 use crate::linear::evidence_rounds::EvidenceRounds;
+use crate::linear::exchange_lin_ucb::{Robust, check_false_alarm};
 use crate::linear::round_relay::RoundRelay;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
@@ -45,6 +46,11 @@ pub struct SyncLinUcb {
     /// How agents keep the promise of `privacy` together: their sums leave them under masks, the coordinator sees only sums over
     /// many agents, and each agent adds a part of the noise. Not set: every agent adds all its noise alone.
     pub secure_aggregation: Option<SecureAggregation>,
+    /// What the coordinator does about agents that lie. It needs to see the sums of each agent. Default `off`.
+    pub robust: Robust,
+    /// in (0, 1): with `robust`, the probability with which a judgement sets an honest agent aside whose noise is
+    /// normal. Default 1e-6.
+    pub false_alarm: f64,
 }
 
 impl Default for SyncLinUcb {
@@ -56,6 +62,8 @@ impl Default for SyncLinUcb {
             round_deadline: None,
             privacy: None,
             secure_aggregation: None,
+            robust: Robust::Off,
+            false_alarm: 1e-6,
         }
     }
 }
@@ -65,6 +73,11 @@ impl SyncLinUcb {
         self.model.check()?;
         self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
         self.check_secure_aggregation()?;
+        check_false_alarm(self.false_alarm)?;
+        if self.robust != Robust::Off && self.privacy.is_some() {
+            let allowed = "sums with noise cannot be held against each other: leave out `privacy`";
+            return Err(ConfigError::new("robust", "trimmed", allowed));
+        }
         self.round_threshold.check_not_negative("round_threshold")
     }
 
@@ -93,7 +106,8 @@ impl SyncLinUcb {
     }
 
     pub(crate) fn coordinator(&self, dimension: usize) -> EvidenceRounds {
-        EvidenceRounds::new(self.model.model(dimension), self.join, self.round_deadline)
+        let trust = self.robust.trust(&self.model, self.false_alarm);
+        EvidenceRounds::new(self.model.model(dimension), self.join, self.round_deadline, trust)
     }
 
     pub(crate) fn relay(&self, dimension: usize, above: UpperLink) -> RoundRelay {

@@ -26,6 +26,11 @@ const MIN_AGENTS: usize = 8;
 const POWERS: usize = 30;
 /// Everybody is judged again when there is this share more evidence.
 const GROWTH: f64 = 0.2;
+/// Fewest observations for each feature in the smaller of two camps, before it counts as one.
+const MIN_CAMP: u64 = 10;
+/// Least squared distance between what two camps say, in variances of the noise and averaged over observations. Two
+/// halves of honest agents, parted to differ as much as possible, are about 2.5 apart.
+const SEPARATION: f64 = 5.0;
 /// Most refinements of a majority. Each lowers its deviation, so that few are needed.
 const MAX_STEPS: usize = 20;
 
@@ -43,6 +48,15 @@ pub(crate) struct Trust {
     /// By what the deviations of most agents exceed those of noise with the variance above: 1 or more, and 0
     /// before the first judgement.
     scale: f64,
+    /// The model of agents that contradict the majority and agree with each other, if there are such.
+    rival: Option<Rival>,
+}
+
+/// What agents say that contradict the majority and agree with each other.
+#[derive(Clone, Debug)]
+struct Rival {
+    sums: Evidence,
+    reference: Reference,
 }
 
 /// What one agent has uploaded.
@@ -77,6 +91,7 @@ impl Account {
 }
 
 /// A model and what it is uncertain about.
+#[derive(Clone, Debug)]
 struct Reference {
     theta: Vec<f64>,
     /// V⁻¹, packed.
@@ -126,6 +141,7 @@ impl Trust {
             accounts: BTreeMap::new(),
             next: 0,
             scale: 0.0,
+            rival: None,
         }
     }
 
@@ -136,9 +152,21 @@ impl Trust {
         self.variance * scale * inflation * (directions + 2.0 * (directions * t).sqrt() + 2.0 * t)
     }
 
-    fn suspicion(&self, account: &Account, reference: &Reference, scale: f64) -> Option<Suspicion> {
+    fn suspicion(
+        &self,
+        account: &Account,
+        reference: &Reference,
+        scale: f64,
+        rival: Option<&Rival>,
+    ) -> Option<Suspicion> {
         let (deviation, inflation) = reference.deviation(account);
-        let limit = self.limit(account.directions(), inflation, scale);
+        let alone = self.limit(account.directions(), inflation, scale);
+        let limit = rival.map_or(alone, |rival| {
+            // The agent is so much more likely one of theirs: a likelihood ratio of 1/√p.
+            let (theirs, wider) = rival.reference.deviation(account);
+            let odds = account.directions() * libm::log(wider / inflation) + self.caution;
+            alone.min(inflation * (theirs / wider + self.variance * scale * odds.max(0.0)))
+        });
         (deviation > limit).then(|| Suspicion {
             deviation: deviation / self.variance,
             limit: limit / self.variance,
@@ -164,7 +192,8 @@ impl Trust {
             return Ok((account, Verdict::StaysAside));
         }
         if self.scale > 0.0 {
-            account.suspicion = self.suspicion(&account, &Reference::of(model), self.scale);
+            let (reference, rival) = (Reference::of(model), self.rival.as_ref());
+            account.suspicion = self.suspicion(&account, &reference, self.scale, rival);
         }
         let verdict = match (&account.suspicion, known) {
             (None, _) => Verdict::Believed,
@@ -209,8 +238,8 @@ impl Trust {
             return (0, 0);
         }
         self.next = total + ((total as f64 * GROWTH) as u64).max(1);
-        let Some((scale, suspicions)) = self.judge(dimension) else { return (0, 0) };
-        self.scale = scale;
+        let Some((scale, rival, suspicions)) = self.judge(dimension) else { return (0, 0) };
+        (self.scale, self.rival) = (scale, rival);
         let (mut out, mut back) = (0, 0);
         for (account, suspicion) in self.accounts.values_mut().zip(suspicions) {
             match (account.suspicion, suspicion) {
@@ -223,12 +252,12 @@ impl Trust {
         (out, back)
     }
 
-    fn judge(&self, dimension: usize) -> Option<(f64, Vec<Option<Suspicion>>)> {
+    fn judge(&self, dimension: usize) -> Option<(f64, Option<Rival>, Vec<Option<Suspicion>>)> {
         let accounts: Vec<&Account> = self.accounts.values().collect();
         let mut counts: Vec<u64> = accounts.iter().map(|account| account.sums.count()).collect();
         counts.sort_unstable();
         let cap = counts[counts.len() / 2].max(dimension as u64) as f64;
-        let fit = |members: &[bool]| {
+        let sums = |members: &[bool]| {
             let mut gram = vec![0.0; packed(dimension)];
             let mut moment = vec![0.0; dimension];
             let mut count = 0;
@@ -236,13 +265,12 @@ impl Trust {
                 let weight = (cap / account.sums.count() as f64).min(1.0);
                 add_scaled(&mut gram, weight, account.sums.gram());
                 add_scaled(&mut moment, weight, account.sums.moment());
-                count += account.sums.count();
+                // Weights times counts.
+                count += account.sums.count().min(cap as u64);
             }
-            let mut model = Ridge::new(dimension, self.regularization);
-            let sums = Evidence::from_parts_unchecked(gram, moment, count);
-            model.refresh([&sums].into_iter()).ok()?;
-            Some(Reference::of(&model))
+            Evidence::from_parts_unchecked(gram, moment, count)
         };
+        let fit = |members: &[bool]| self.reference(&sums(members));
         // Deviations in units of their expected median.
         let ratios = |reference: &Reference| -> Vec<f64> {
             let ratio = |account: &&Account| {
@@ -290,14 +318,72 @@ impl Trust {
         let mut reference = fit(&members)?;
         let mut scale = 1.0;
         let mut suspicions = Vec::new();
+        let rival = self.camps(&accounts, members, &sums);
+        let camp = rival.as_ref().map(|(_, camp)| camp.clone()).unwrap_or_else(|| vec![true; accounts.len()]);
+        if rival.is_some() {
+            reference = fit(&camp)?;
+        }
+        let rival = rival.map(|(rival, _)| rival);
         // The majority may be half of the honest: what fits it joins it, and all are held against that.
         for _ in 0..2 {
-            scale = self.scale_under(&reference, &accounts);
-            suspicions = accounts.iter().map(|account| self.suspicion(account, &reference, scale)).collect();
+            scale = self.scale_under(&reference, &accounts, &camp);
+            let suspicion = |account: &&Account| self.suspicion(account, &reference, scale, rival.as_ref());
+            suspicions = accounts.iter().map(suspicion).collect();
             let members: Vec<bool> = suspicions.iter().map(Option::is_none).collect();
             reference = fit(&members)?;
         }
-        Some((scale, suspicions))
+        Some((scale, rival, suspicions))
+    }
+
+    fn reference(&self, sums: &Evidence) -> Option<Reference> {
+        let mut model = Ridge::new(sums.dimension(), self.regularization);
+        model.refresh([sums].into_iter()).ok()?;
+        Some(Reference::of(&model))
+    }
+
+    /// Parts agents into two camps, each of which fits its own model best, and returns the model of the smaller and who
+    /// is in the larger. `None` if they do not differ by more than two halves of the honest would.
+    fn camps(
+        &self,
+        accounts: &[&Account],
+        majority: Vec<bool>,
+        sums: &impl Fn(&[bool]) -> Evidence,
+    ) -> Option<(Rival, Vec<bool>)> {
+        let mut camp = majority;
+        let mut found = None;
+        for _ in 0..MAX_STEPS {
+            let others: Vec<bool> = camp.iter().map(|own| !own).collect();
+            let (own, other) = (sums(&camp), sums(&others));
+            let (ours, theirs) = (self.reference(&own)?, self.reference(&other)?);
+            // Twice the logarithm of how unlikely an agent is, given a model that is uncertain itself.
+            let surprise = |reference: &Reference, account: &Account| {
+                let (deviation, inflation) = reference.deviation(account);
+                deviation / (self.variance * inflation) + account.directions() * libm::log(inflation)
+            };
+            let next: Vec<bool> = accounts
+                .iter()
+                .map(|account| surprise(&ours, account) <= surprise(&theirs, account))
+                .collect();
+            let done = next == camp;
+            found = Some((own, other, ours, theirs));
+            camp = next;
+            if done {
+                break;
+            }
+        }
+        let (own, other, ours, reference) = found?;
+        let size = camp.iter().filter(|own| **own).count();
+        if 2 * size <= accounts.len() || other.count() < MIN_CAMP * other.dimension() as u64 {
+            return None;
+        }
+        let apart: Vec<f64> = ours.theta.iter().zip(&reference.theta).map(|(a, b)| a - b).collect();
+        let distance = |sums: &Evidence| {
+            let product = multiply(sums.gram(), 0.0, &apart);
+            product.iter().zip(&apart).map(|(a, b)| a * b).sum::<f64>()
+        };
+        let scale = self.scale_under(&ours, accounts, &camp);
+        let least = SEPARATION * self.variance * scale * (own.count() + other.count()) as f64;
+        (distance(&own) + distance(&other) >= least).then_some((Rival { sums: other, reference }, camp))
     }
 
     pub(crate) fn save(&self) -> v1::TrustState {
@@ -313,6 +399,7 @@ impl Trust {
             accounts: self.accounts.iter().map(account).collect(),
             next: self.next,
             scale: self.scale,
+            rival: self.rival.as_ref().map(|rival| wire::evidence_to_wire(&rival.sums)),
         }
     }
 
@@ -333,14 +420,21 @@ impl Trust {
             Ok((AgentId(state.agent), Account { sums, explained: state.explained, suspicion }))
         };
         let accounts = state.accounts.into_iter().map(account).collect::<Result<_, _>>()?;
-        Ok(Self { accounts, next: state.next, scale: state.scale, ..self.clone() })
+        let rival = state.rival.map(wire::evidence_from_wire).transpose()?;
+        let rival = rival.and_then(|sums| {
+            let reference = self.reference(&sums).filter(|_| sums.dimension() == dimension)?;
+            Some(Rival { sums, reference })
+        });
+        Ok(Self { accounts, next: state.next, scale: state.scale, rival, ..self.clone() })
     }
 
-    /// By what the deviations of most agents exceed those of noise: 1 or more.
-    fn scale_under(&self, reference: &Reference, accounts: &[&Account]) -> f64 {
+    /// By what the deviations of most agents of a camp exceed those of noise: 1 or more.
+    fn scale_under(&self, reference: &Reference, accounts: &[&Account], camp: &[bool]) -> f64 {
         let mut ratios: Vec<f64> = accounts
             .iter()
-            .map(|account| {
+            .zip(camp)
+            .filter(|(_, own)| **own)
+            .map(|(account, _)| {
                 let (deviation, inflation) = reference.deviation(account);
                 deviation / (self.variance * inflation * median_of_chi_squared(account.directions()))
             })

@@ -1,11 +1,14 @@
 //! Questions before a choice and their answers.
 
+use std::sync::Arc;
+
 use super::{
-    information, parcel_from_wire, parcel_to_wire, required, snapshot_from_wire, snapshot_to_wire, v1,
+    information, parcel_from_wire, parcel_to_wire, required, rounded, snapshot_around, snapshot_to_wire, v1,
 };
 use crate::error::DecodeError;
 use crate::ids::Version;
-use crate::message::{Answer, EvidenceUpload, News, Pull};
+use crate::message::{Answer, EvidenceUpload, News, Pull, Snapshot};
+use crate::parcel::Parcel;
 
 pub(super) fn upload_to_wire(upload: &EvidenceUpload) -> v1::EvidenceUpload {
     v1::EvidenceUpload {
@@ -66,22 +69,50 @@ pub(crate) fn news_from_wire(news: v1::News) -> Result<News, DecodeError> {
 }
 
 pub(super) fn answer_to_wire(answer: &Answer) -> v1::Answer {
+    let snapshot = answer.snapshot.as_ref().map(|snapshot| match &answer.rounded {
+        None => snapshot_to_wire(snapshot),
+        Some(evidence) => snapshot_around(snapshot, rounded::rounded_to_wire(evidence)),
+    });
     v1::Answer {
         pulled: answer.pulled,
         number: answer.number,
         version: answer.version.map(|version| version.0),
         news: Some(news_to_wire(&answer.news)),
-        snapshot: answer.snapshot.as_ref().map(snapshot_to_wire),
+        snapshot,
     }
 }
 
 pub(super) fn answer_from_wire(answer: v1::Answer) -> Result<Answer, DecodeError> {
+    let (snapshot, rounded) = match answer.snapshot {
+        None => (None, None),
+        Some(snapshot) => {
+            let (evidence, rounded) = match parcel_from_wire(required(snapshot.evidence)?)? {
+                Parcel::Dense(evidence) => (Arc::new(evidence), None),
+                Parcel::Rounded(rounded) => (Arc::clone(rounded.evidence()), Some(Arc::new(rounded))),
+                Parcel::LowRank(_) => {
+                    return Err(DecodeError::invalid(
+                        "evidence",
+                        "a packed or rounded matrix is needed here",
+                    ));
+                }
+            };
+            let snapshot = Snapshot {
+                authoritative: snapshot.authoritative,
+                version: Version(snapshot.version),
+                contains: snapshot.contains,
+                information: information(snapshot.information)?,
+                evidence,
+            };
+            (Some(snapshot), rounded)
+        }
+    };
     Ok(Answer {
         pulled: answer.pulled,
         number: answer.number,
         version: answer.version.map(Version),
         news: news_from_wire(required(answer.news)?)?,
-        snapshot: answer.snapshot.map(snapshot_from_wire).transpose()?,
+        snapshot,
+        rounded,
     })
 }
 

@@ -16,6 +16,7 @@ use crate::parcel::{LowRank, Parcel};
 mod clusters;
 mod exchanges;
 mod networks;
+mod rounded;
 mod secure;
 mod size;
 /// The types generated from `proto/posse/v1`.
@@ -187,12 +188,16 @@ pub(crate) fn downlink_to_wire(message: &Downlink) -> v1::Downlink {
 }
 
 fn snapshot_to_wire(snapshot: &Snapshot) -> v1::Snapshot {
+    snapshot_around(snapshot, evidence_to_wire(&snapshot.evidence))
+}
+
+fn snapshot_around(snapshot: &Snapshot, evidence: v1::Evidence) -> v1::Snapshot {
     v1::Snapshot {
         authoritative: snapshot.authoritative,
         version: snapshot.version.0,
         contains: snapshot.contains,
         information: snapshot.information,
-        evidence: Some(evidence_to_wire(&snapshot.evidence)),
+        evidence: Some(evidence),
     }
 }
 
@@ -356,13 +361,14 @@ pub(crate) fn is_zero(moment: &[f64]) -> bool {
 pub(crate) fn evidence_from_wire(evidence: v1::Evidence) -> Result<Evidence, DecodeError> {
     match parcel_from_wire(evidence)? {
         Parcel::Dense(evidence) => Ok(evidence),
-        Parcel::LowRank(_) => Err(DecodeError::invalid("evidence", "a packed matrix is needed here")),
+        _ => Err(DecodeError::invalid("evidence", "a packed matrix is needed here")),
     }
 }
 
 fn parcel_to_wire(parcel: &Parcel) -> v1::Evidence {
     match parcel {
         Parcel::Dense(evidence) => evidence_to_wire(evidence),
+        Parcel::Rounded(parcel) => rounded::rounded_to_wire(parcel),
         Parcel::LowRank(parcel) => {
             let (moment, dimension) = moment_to_wire(&parcel.moment);
             v1::Evidence {
@@ -395,12 +401,7 @@ fn parcel_from_wire(evidence: v1::Evidence) -> Result<Parcel, DecodeError> {
                 .map_err(|_| DecodeError::invalid("evidence", "no observations give these numbers"))
         }
         v1::evidence::Matrix::LowRank(v1::LowRank { pivots, columns }) => {
-            let mut seen = vec![false; d];
-            let distinct = pivots.len() <= d
-                && pivots
-                    .iter()
-                    .all(|&p| seen.get_mut(p as usize).is_some_and(|seen| !std::mem::replace(seen, true)));
-            if !distinct || columns.len() != LowRank::column_scalars(d, pivots.len()) {
+            if !are_pivots(d, &pivots) || columns.len() != LowRank::column_scalars(d, pivots.len()) {
                 return Err(DecodeError::invalid("evidence", "the factor does not fit the vector"));
             }
             if !columns.iter().chain(&moment).all(|v| v.is_finite() && v.abs() <= 1e150) {
@@ -411,7 +412,20 @@ fn parcel_from_wire(evidence: v1::Evidence) -> Result<Parcel, DecodeError> {
             }
             Ok(Parcel::LowRank(LowRank::new(pivots, columns, moment, count)))
         }
+        v1::evidence::Matrix::Rounded(matrix) => {
+            if !is_zero(&moment) {
+                return Err(DecodeError::invalid("evidence", "it has two vectors"));
+            }
+            rounded::rounded_from_wire(d, count, matrix).map(Parcel::Rounded)
+        }
     }
+}
+
+/// Whether these are different rows of a matrix of dimension `d`.
+fn are_pivots(d: usize, pivots: &[u32]) -> bool {
+    let mut seen = vec![false; d];
+    let mut is_new = |p: &u32| seen.get_mut(*p as usize).is_some_and(|seen| !std::mem::replace(seen, true));
+    pivots.len() <= d && pivots.iter().all(&mut is_new)
 }
 
 fn required<T>(part: Option<T>) -> Result<T, DecodeError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{required, v1};
+use super::{are_pivots, required, v1};
 use crate::error::DecodeError;
 use crate::ids::{RoundId, Version};
 use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
@@ -45,12 +45,7 @@ pub(crate) fn part_from_wire(part: v1::NetworkPart) -> Result<NetworkPart, Decod
     let evidence = match required(part.matrix)? {
         v1::network_part::Matrix::LowRank(v1::LowRank { pivots, columns }) => {
             let d = moment.len();
-            let mut seen = vec![false; d];
-            let distinct = pivots.len() <= d
-                && pivots
-                    .iter()
-                    .all(|&p| seen.get_mut(p as usize).is_some_and(|seen| !std::mem::replace(seen, true)));
-            if !distinct || columns.len() != LowRank::column_scalars(d, pivots.len()) {
+            if !are_pivots(d, &pivots) || columns.len() != LowRank::column_scalars(d, pivots.len()) {
                 return Err(DecodeError::invalid("evidence", "the factor does not fit the vector"));
             }
             NetworkEvidence::Full(LowRank::new(pivots, columns, moment, count))

@@ -10,11 +10,13 @@ use crate::message::{
 };
 use crate::parcel::Parcel;
 use crate::privacy::SecretShare;
+use crate::rounded::{Rounded, RoundedMoment};
 use crate::wire::is_zero;
 
 /// Every field number here but one is below 16, so its key takes one byte.
 const KEY: usize = 1;
 const DOUBLE: usize = 8;
+const SINGLE: usize = 4;
 
 /// Returns how many bytes the encoded message has, without encoding it.
 pub(crate) fn uplink_len(message: &Uplink) -> usize {
@@ -54,7 +56,13 @@ pub(crate) fn downlink_len(message: &Downlink) -> usize {
         Downlink::Snapshot(snapshot) => snapshot_len(snapshot),
         Downlink::Answer(answer) => {
             let version = answer.version.map_or(0, |version| KEY + encoded_len_varint(version.0));
-            let snapshot = answer.snapshot.as_ref().map_or(0, |snapshot| embedded(snapshot_len(snapshot)));
+            let snapshot = answer.snapshot.as_ref().map_or(0, |snapshot| {
+                let evidence = match &answer.rounded {
+                    None => dense_len(&snapshot.evidence),
+                    Some(rounded) => rounded_len(rounded),
+                };
+                embedded(snapshot_with(snapshot, evidence))
+            });
             integer(u64::from(answer.pulled))
                 + integer(answer.number)
                 + version
@@ -161,11 +169,16 @@ fn news_len(news: &News) -> usize {
 }
 
 fn snapshot_len(snapshot: &Snapshot) -> usize {
+    snapshot_with(snapshot, dense_len(&snapshot.evidence))
+}
+
+/// The length of a snapshot whose evidence takes so many bytes.
+fn snapshot_with(snapshot: &Snapshot, evidence: usize) -> usize {
     integer(u64::from(snapshot.authoritative))
         + integer(snapshot.version.0)
         + integer(snapshot.contains)
         + double(snapshot.information)
-        + embedded(dense_len(&snapshot.evidence))
+        + embedded(evidence)
 }
 
 fn cluster_len(upload: &ClusterUpload) -> usize {
@@ -186,7 +199,20 @@ fn parcel_len(parcel: &Parcel) -> usize {
             let factor = nonempty(pivots) + doubles(parcel.columns.len());
             integer(parcel.count) + moment_len(&parcel.moment) + embedded(factor)
         }
+        Parcel::Rounded(parcel) => rounded_len(parcel),
     }
+}
+
+fn rounded_len(rounded: &Rounded) -> usize {
+    let pivots = rounded.pivots.iter().map(|&p| encoded_len_varint(u64::from(p))).sum();
+    let (RoundedMoment::Along(numbers) | RoundedMoment::Whole(numbers)) = &rounded.moment;
+    let singles = |count: usize| nonempty(count * SINGLE);
+    let factor = nonempty(pivots)
+        + singles(rounded.roots.len())
+        + integer(u64::from(rounded.bits))
+        + nonempty(rounded.shares.len())
+        + singles(numbers.len());
+    integer(rounded.count) + embedded(factor) + integer(rounded.dimension as u64)
 }
 
 fn dense_len(evidence: &Evidence) -> usize {

@@ -9,7 +9,7 @@ pub struct Evidence {
     pub moment: ::prost::alloc::vec::Vec<f64>,
     #[prost(uint32, tag = "5")]
     pub dimension: u32,
-    #[prost(oneof = "evidence::Matrix", tags = "3, 4")]
+    #[prost(oneof = "evidence::Matrix", tags = "3, 4, 6")]
     pub matrix: ::core::option::Option<evidence::Matrix>,
 }
 /// Nested message and enum types in `Evidence`.
@@ -20,6 +20,8 @@ pub mod evidence {
         Packed(super::Packed),
         #[prost(message, tag = "4")]
         LowRank(super::LowRank),
+        #[prost(message, tag = "6")]
+        Rounded(super::Rounded),
     }
 }
 /// A symmetric matrix: entry (i, j), i >= j, is number i(i+1)/2 + j.
@@ -35,6 +37,26 @@ pub struct LowRank {
     pub pivots: ::prost::alloc::vec::Vec<u32>,
     #[prost(double, repeated, tag = "2")]
     pub columns: ::prost::alloc::vec::Vec<f64>,
+}
+/// A matrix FFᵀ and a vector in few bits. Column k of F has roots\[k\] in row pivots\[k\], zeros in rows
+/// pivots\[0..k\], which are left out, and in every other row a share of roots\[k\].
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Rounded {
+    #[prost(uint32, repeated, tag = "1")]
+    pub pivots: ::prost::alloc::vec::Vec<u32>,
+    #[prost(float, repeated, tag = "2")]
+    pub roots: ::prost::alloc::vec::Vec<f32>,
+    /// Bits of a share, between 2 and 24.
+    #[prost(uint32, tag = "3")]
+    pub bits: u32,
+    /// Shares, column after column and without gaps, the lowest bit first: level l stands for l/(2^(bits-1)-1) - 1.
+    #[prost(bytes = "vec", tag = "4")]
+    pub shares: ::prost::alloc::vec::Vec<u8>,
+    /// The vector: either F times these, one for each column, or itself.
+    #[prost(float, repeated, tag = "5")]
+    pub along: ::prost::alloc::vec::Vec<f32>,
+    #[prost(float, repeated, tag = "6")]
+    pub moment: ::prost::alloc::vec::Vec<f32>,
 }
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -860,6 +882,11 @@ pub struct CoordinatorState {
     pub included: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "10")]
     pub opened: u64,
+    /// Where agents are held against each other: who is believed, and the parts of the open round.
+    #[prost(message, optional, tag = "12")]
+    pub trust: ::core::option::Option<TrustState>,
+    #[prost(message, repeated, tag = "13")]
+    pub parts: ::prost::alloc::vec::Vec<AccountState>,
 }
 /// exchange-lin-ucb, exchange-lin-ts, exchange-lin-igw.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -942,6 +969,9 @@ pub struct TrustState {
     pub next: u64,
     #[prost(double, tag = "3")]
     pub scale: f64,
+    /// The sums behind the model of agents that contradict the others and agree with each other, if there are such.
+    #[prost(message, optional, tag = "4")]
+    pub rival: ::core::option::Option<Evidence>,
 }
 /// Evidence by age, newest first, and how windows compare.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -111,7 +111,11 @@ pub(crate) fn cases() -> Vec<Case> {
             exchange: ExchangeConfig { memory: Memory::Window, window: 1 << 30, ..talkative.clone() },
             ..Default::default()
         }),
-        Algorithm::ExchangeLinTs(ExchangeLinTs { exchange: talkative.clone(), ..Default::default() }),
+        Algorithm::SyncLinUcb(SyncLinUcb { robust: Robust::Trimmed, false_alarm: 0.5, ..Default::default() }),
+        Algorithm::ExchangeLinTs(ExchangeLinTs {
+            exchange: ExchangeConfig { rounding: 0.02, ..talkative.clone() },
+            ..Default::default()
+        }),
         Algorithm::ExchangeLinIgw(ExchangeLinIgw {
             exchange: talkative,
             gap_scale: 1.0,

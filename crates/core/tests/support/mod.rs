@@ -55,7 +55,11 @@ fn extensions() -> impl Strategy<Value = Extension> {
 }
 
 pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
-    let parcels = || evidences().prop_map(|evidence| Parcel::wrap(&evidence));
+    let parcels = || {
+        (evidences(), any::<bool>()).prop_map(|(evidence, rounded)| {
+            if rounded { Parcel::wrap_rounded(&evidence) } else { Parcel::wrap(&evidence) }
+        })
+    };
     let uploads = (integers(), integers(), informations(), parcels());
     prop_oneof![
         uploads.prop_map(|(number, based_on, information, evidence)| {
@@ -296,11 +300,25 @@ pub(crate) fn downlinks() -> impl Strategy<Value = Downlink> {
         }),
         ((any::<bool>(), integers(), option::of(integers())), news(), option::of((integers(), evidences())))
             .prop_map(|((pulled, number, version), news, told)| {
+                // Every second snapshot is rounded.
+                let rounded = told.as_ref().filter(|(contains, _)| contains % 2 == 1).and_then(|told| {
+                    match Parcel::wrap_rounded(&told.1) {
+                        Parcel::Rounded(rounded) => Some(Arc::new(rounded)),
+                        _ => None,
+                    }
+                });
+                let told = told.map(|(contains, evidence)| match &rounded {
+                    Some(rounded) => {
+                        (contains, Arc::new(Parcel::Rounded((**rounded).clone()).evidence().clone()))
+                    }
+                    None => (contains, evidence),
+                });
                 let snapshot = told.map(|(contains, evidence)| {
                     let information = news.information;
                     Snapshot { authoritative: pulled, version: news.version, contains, information, evidence }
                 });
-                Downlink::Answer(Answer { pulled, number, version: version.map(Version), news, snapshot })
+                let version = version.map(Version);
+                Downlink::Answer(Answer { pulled, number, version, news, snapshot, rounded })
             })
             .boxed(),
         (integers(), option::of(integers()))

@@ -198,7 +198,9 @@ impl RunConfig {
         self.network.check()?;
         self.faults.check()?;
         self.adversaries.check(self.agents)?;
-        let plain = self.algorithm.sharing() == Sharing::Uploads && !self.algorithm.takes_local_features();
+        let rounds = matches!(&self.algorithm, Algorithm::SyncLinUcb(config) if config.privacy.is_none());
+        let uploads = self.algorithm.sharing() == Sharing::Uploads && !self.algorithm.takes_local_features();
+        let plain = rounds || uploads;
         if !self.adversaries.is_empty() && !plain {
             let allowed =
                 "[adversaries] needs an algorithm whose agents upload evidence, such as exchange-lin-ucb";
