@@ -78,6 +78,11 @@ pub(crate) fn lines(report: &PrivacyReport, runs: usize) -> Vec<String> {
     }
     lines.push(format!("guarantee: {}", report.guarantee()));
     let noise = &report.calibration;
+    if report.unit == Unit::Agent {
+        lines.extend(of_updates(report, &over));
+        lines.extend(uncovered(report));
+        return lines;
+    }
     let users = if noise.user_mu > 0.0 {
         format!("; {:.2} in Σxxᵀ of a user", noise.user_noise)
     } else {
@@ -100,6 +105,23 @@ pub(crate) fn lines(report: &PrivacyReport, runs: usize) -> Vec<String> {
         let warning = if signal < 1.0 { ": below 1, the last releases may be mostly noise" } else { "" };
         lines.push(format!("signal to noise: {signal:.3} at worst{warning}"));
     }
-    lines.extend(report.uncovered().iter().map(|channel| format!("not covered: {channel}")));
+    lines.extend(uncovered(report));
     lines
+}
+
+/// What agents that share updates of a network have released.
+fn of_updates(report: &PrivacyReport, over: &str) -> [String; 2] {
+    let noise = &report.calibration;
+    let clipped = report.clipped.map_or_else(String::new, |n| format!("; {n} cut to their bound"));
+    [
+        format!("noise: σ = {:.2} in every number of an update", noise.cluster_noise),
+        format!(
+            "{} updates of {} agents{over}; {} agents silent{clipped}",
+            report.releases, report.streams, report.silent
+        ),
+    ]
+}
+
+fn uncovered(report: &PrivacyReport) -> impl Iterator<Item = String> {
+    report.uncovered().into_iter().map(|channel| format!("not covered: {channel}"))
 }

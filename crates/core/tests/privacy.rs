@@ -7,6 +7,7 @@ mod lives;
 mod noise;
 mod requests;
 mod splits;
+mod updates;
 mod without_noise;
 
 use std::sync::Arc;

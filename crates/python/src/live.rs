@@ -65,10 +65,13 @@ fn policy(required: &Bound<'_, PyDict>) -> PyResult<PrivacyPolicy> {
             "max_delta" => policy.max_delta = value.extract()?,
             "unit" => {
                 policy.unit = match value.extract::<String>()?.as_str() {
+                    "agent" => Unit::Agent,
                     "user" => Unit::User,
                     "interaction" => Unit::Interaction,
                     other => {
-                        return Err(config(format!("`unit` is {other}: expected user or interaction")));
+                        return Err(config(format!(
+                            "`unit` is {other}: expected interaction, user or agent"
+                        )));
                     }
                 }
             }

@@ -3,6 +3,7 @@
 //!
 //! Every run derives from one seed. A failure prints the line that repeats it.
 
+use posse_core::privacy::Unit;
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, CdpFclubDc, ClusterConfig,
     ExchangeConfig, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb, Fclub, FclubDc, FeaturePoint, FedGlbUcb,
@@ -57,6 +58,18 @@ fn network_rounds(rounds: RoundConfig, draw: &mut Stream) -> Algorithm {
         statistic: pick(draw, &[Precondition::Full, Precondition::Diagonal]),
         ..Default::default()
     };
+    if draw.below(3) == 0 {
+        let privacy = PrivacyConfig {
+            unit: Unit::Agent,
+            epsilon: pick(draw, &[1.0, 1e6]),
+            first_release: pick(draw, &[1, 5]),
+            max_releases: pick(draw, &[2, 64]),
+            release_growth: pick(draw, &[1.01, 2.0]),
+            ..Default::default()
+        };
+        let privacy = Some(privacy);
+        return Algorithm::FnUcb(FnUcb { neural, rounds, privacy, update_steps: 3, ..Default::default() });
+    }
     let modes = [TrainingMode::Independent, TrainingMode::Fedavg, TrainingMode::FedavgRounds];
     Algorithm::FnUcb(FnUcb {
         neural,

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use posse_core::privacy::Unit;
 use posse_core::{
     Algorithm, AlphaRule, FeaturePoint, FnUcb, KernelConfig, NetworkKind, NeuralConfig, NeuralUcb,
-    Precondition, Threshold, TrainingMode,
+    Precondition, PrivacyConfig, Threshold, TrainingMode,
 };
 use posse_sim::world::{
     ArrivalConfig, ClassificationConfig, LabelledTable, NonlinearConfig, Split, WorldConfig,
@@ -234,4 +235,26 @@ fn a_table_of_one_class_offers_one_arm_and_nobody_regrets() {
         let config = RunConfig { world: classification(1, |_| 0), ..cosine(1, 2, 30, &algorithm) };
         assert_eq!(run(&config).1.regret, 0.0, "{algorithm:?}");
     }
+}
+
+/// Sixty agents with sixty observations each, too few for a network of one's own. Without noise their updates help; noise of ε = 1 hides
+/// them, and agents then do as well as if they had shared nothing, because each judges the shared network by its own observations.
+#[test]
+fn private_updates_help_where_noise_is_small_and_cost_little_where_it_is_not() {
+    let regret = |epsilon: f64, first_release: u64| -> f64 {
+        let privacy = PrivacyConfig {
+            unit: Unit::Agent,
+            epsilon,
+            first_release,
+            max_releases: 3,
+            release_growth: 2.0,
+            ..Default::default()
+        };
+        let config =
+            FnUcb { privacy: Some(privacy), update_bound: 2.0, update_steps: 200, ..Default::default() };
+        (1..4).map(|seed| cosine(seed, 60, 60, &fn_ucb(config.clone())).run(&mut ()).unwrap().regret).sum()
+    };
+    let (alone, shared, hidden) = (regret(1.0, 1000), regret(1e6, 10), regret(1.0, 10));
+    assert!(shared < 0.9 * alone, "{shared} with updates, {alone} without");
+    assert!(hidden < 1.05 * alone, "{hidden} with updates that noise hides, {alone} without");
 }

@@ -224,6 +224,8 @@ enum UnitArg {
     Interaction,
     /// Protect all interactions of one user with this agent
     User,
+    /// Protect everything that this agent saw and did
+    Agent,
 }
 
 /// The table of a policy's file.
@@ -251,6 +253,7 @@ fn policy(args: &Args) -> anyhow::Result<Option<PrivacyPolicy>> {
         max_epsilon: max_epsilon.unwrap_or(usual.max_epsilon),
         max_delta: max_delta.unwrap_or(usual.max_delta),
         unit: match unit {
+            Some(UnitArg::Agent) => Unit::Agent,
             Some(UnitArg::User) => Unit::User,
             Some(UnitArg::Interaction) | None => Unit::Interaction,
         },

@@ -4,14 +4,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use posse_core::AgentId;
-use posse_core::Seed;
 use posse_core::privacy::{Advice, Mechanism, Plan, PlanRequest, PrivacyConfig, SecureAggregation, Unit};
+use posse_core::{AgentId, Algorithm, Seed};
 use serde_json::{Value, json};
 
 use super::{Ending, print, print_json};
 
 mod simulate;
+mod updates;
+
 use crate::experiment::{Experiment, Group};
 use crate::table::compact;
 
@@ -117,6 +118,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
 }
 
 fn of_flags(args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
+    // The parser lets this pass: what --simulate requires conflicts with --dimension.
+    if args.simulate {
+        bail!(
+            "--simulate runs the experiment of a file: name one, for example experiments/fclub-private.toml"
+        );
+    }
     let usual = PrivacyConfig::default();
     let privacy = PrivacyConfig {
         epsilon: args.epsilon,
@@ -156,17 +163,25 @@ fn of_file(file: &Path, args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
     let simulated = if args.simulate { simulate::all(&mut experiment, args.seeds)? } else { Vec::new() };
     let mut plans = Vec::new();
     for group in &experiment.groups {
-        if let Some(request) = request_of(group, args)? {
-            let plan = planned(&request).with_context(|| group.id.clone())?;
-            plans.push((&group.id, request, plan));
+        let planned = match &group.config.algorithm {
+            Algorithm::FnUcb(config) => updates::planned(group, config),
+            _ => request_of(group, args)?
+                .map(|request| {
+                    let plan = planned(&request)?;
+                    Ok((document(&request, &plan), words(&request, &plan)))
+                })
+                .transpose(),
+        };
+        if let Some((document, words)) = planned.with_context(|| group.id.clone())? {
+            plans.push((&group.id, document, words));
         }
     }
     if plans.is_empty() {
         bail!("no algorithm in {} is private: set `privacy`, or use `cdp-fclub-dc`", file.display());
     }
     if json {
-        let document = |(id, request, plan): &(&String, PlanRequest, Plan)| {
-            let mut document = document(request, plan);
+        let document = |(id, document, _): &(&String, Value, String)| {
+            let mut document = document.clone();
             document["setting"] = json!(id);
             let own = simulated.iter().filter(|point| point.is_beside(id));
             document["simulated"] = own.map(simulate::Point::document).collect();
@@ -174,8 +189,7 @@ fn of_file(file: &Path, args: &PlanArgs, json: bool) -> anyhow::Result<Ending> {
         };
         print_json(&json!(plans.iter().map(document).collect::<Vec<_>>()))?;
     } else {
-        let one =
-            |(id, request, plan): &(&String, PlanRequest, Plan)| format!("{id}\n{}", words(request, plan));
+        let one = |(id, _, words): &(&String, Value, String)| format!("{id}\n{words}");
         print(&plans.iter().map(one).collect::<Vec<_>>().join("\n"))?;
         if args.simulate {
             print(&simulate::words(&simulated, args.seeds))?;
@@ -225,6 +239,7 @@ fn words(request: &PlanRequest, plan: &Plan) -> String {
     let whom = match unit {
         Unit::Interaction => "one interaction".to_owned(),
         Unit::User => format!("one user with at most {user_cap} interactions"),
+        Unit::Agent => "one agent".to_owned(),
     };
     line(format!("promise     ε = {epsilon}, δ = {delta:e} for {whom}: μ = {:.5}", made.mu));
     line(match request.secure_aggregation {

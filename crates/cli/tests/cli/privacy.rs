@@ -117,14 +117,16 @@ fn a_plan_of_an_experiment_has_the_numbers_of_its_run() {
         "[[algorithm]]\nname = \"fclub-dc\"",
         "[[algorithm]]\nname = \"async-lin-ucb\"\n[algorithm.privacy]\nmechanism = \"tree\"\nmax_releases = 7\nunit = \"user\"\n\
          [[algorithm]]\nname = \"sync-lin-ucb\"\n[algorithm.privacy]\nfirst_release = 20\n\
-         [algorithm.secure_aggregation]\nsurvivors = 2\ncolluders = 0",
+         [algorithm.secure_aggregation]\nsurvivors = 2\ncolluders = 0\n\
+         [[algorithm]]\nname = \"fn-ucb\"\nhidden_width = 3\ntraining_steps = 2\n\
+         privacy = { unit = \"agent\", max_releases = 2, epsilon = 3 }",
     );
     let directory = directory_with(&text);
     let at = directory.path();
     let plans = posse(at, &["privacy", "plan", "x.toml", "--json"]).json();
     let ran = posse(at, &["run", "x.toml", "--json", "-q"]).json();
     let (plans, statements) = (plans.as_array().unwrap(), ran["privacy"].as_array().unwrap());
-    assert_eq!((plans.len(), statements.len()), (4, 4));
+    assert_eq!((plans.len(), statements.len()), (5, 5));
     for (plan, statement) in plans.iter().zip(statements) {
         assert_eq!(plan["setting"], statement["setting"]);
         assert_eq!(plan["plan"]["calibration"], statement["calibration"], "{}", plan["setting"]);
@@ -137,6 +139,19 @@ fn a_plan_of_an_experiment_has_the_numbers_of_its_run() {
     assert!(who(&statements[2]).ends_with("every agent adds all its noise before anything leaves it"));
     assert!(who(&statements[3]).contains("only sums of 2 agents or more, which add the noise together"));
     assert!(statements[3]["epsilon"].as_f64().unwrap() > 0.0, "sums were opened");
+    let updates = (&statements[4]["unit"], &statements[4]["releases"]);
+    assert_eq!(updates, (&json!("agent"), &json!(8)), "two updates of two agents in two runs");
+    assert!((statements[4]["epsilon"].as_f64().unwrap() - 3.0).abs() < 1e-6, "all of it is spent");
+    let words = posse(at, &["privacy", "plan", "x.toml"]).stdout;
+    assert!(
+        words.contains("for everything that one agent saw") && words.contains("the mean update is noise"),
+        "{words}"
+    );
+    let words = posse(at, &["run", "x.toml", "-q"]).stdout;
+    assert!(
+        words.contains("one agent: ε = 3.000 of 3") && words.contains("8 updates of 4 agents over 2 runs"),
+        "{words}"
+    );
     assert!(plans[0]["plan"]["calibration"]["user_noise"].as_f64().unwrap() > 0.0, "clusters may split");
     assert_eq!(plans[2]["plan"]["calibration"]["user_noise"], json!(0.0), "they never do");
     let none = posse(
@@ -168,6 +183,9 @@ fn a_simulated_plan_shows_regret_against_epsilon() {
         let off = point["regret"].as_f64().unwrap() - mean(name);
         assert!(off.abs() < 1e-6, "{point} is not the mean of the runs of the experiment");
     }
+    let without_a_file = posse(directory.path(), &[&PLAN[..], &["--simulate"]].concat());
+    assert_eq!(without_a_file.code, 2);
+    assert!(without_a_file.stderr.contains("name one"), "{}", without_a_file.stderr);
     let words = posse(directory.path(), &simulated);
     assert!(words.stdout.contains("regret by simulation, 2 seeds") && words.stdout.contains("ε = 8"));
 }

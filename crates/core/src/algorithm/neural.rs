@@ -7,7 +7,9 @@ use crate::evidence::packed;
 use crate::exchange::{JoinPolicy, Silent};
 use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
+use crate::neural::update_rounds::UpdateRounds;
 use crate::neural::{FnUcb, NeuralUcb, Precondition};
+use crate::privacy::PrivacyConfig;
 use crate::recipe::{Payload, Recipe, Sharing};
 use crate::relay::Relaying;
 
@@ -65,9 +67,11 @@ impl Recipe for FnUcb {
         self.check(shape.dimension())
     }
 
-    fn agent(&self, _id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
         if self.is_pooled() {
             Box::new(self.pooled(shape.dimension(), federation))
+        } else if let Some(private) = self.private_agent(shape.dimension(), id, federation) {
+            Box::new(private)
         } else {
             Box::new(self.agent(shape.dimension(), federation))
         }
@@ -76,13 +80,23 @@ impl Recipe for FnUcb {
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
         if self.is_pooled() {
             Box::new(Silent::new(self.name()))
+        } else if self.privacy.is_some() {
+            Box::new(UpdateRounds::new(self, shape.dimension()))
         } else {
             Box::new(self.coordinator(shape.dimension()))
         }
     }
 
     fn sharing(&self) -> Sharing {
-        if self.is_pooled() { Sharing::Nothing } else { Sharing::OnlineRounds }
+        match self.privacy {
+            _ if self.is_pooled() => Sharing::Nothing,
+            Some(_) => Sharing::Other,
+            None => Sharing::OnlineRounds,
+        }
+    }
+
+    fn privacy(&self) -> Option<&PrivacyConfig> {
+        self.privacy.as_ref()
     }
 
     fn relaying(&self, _federation: &Federation) -> Relaying {
@@ -103,6 +117,9 @@ impl Recipe for FnUcb {
 
     fn largest_upload(&self, dimension: u64) -> Payload {
         let p = self.neural.parameters(dimension as usize);
+        if self.privacy.is_some() {
+            return Payload { parts: 1, vector: p as u64, matrix: 0 };
+        }
         let matrix = if self.neural.statistic == Precondition::Full { packed(p) } else { p };
         Payload { parts: 1, vector: p as u64, matrix: matrix as u64 }
     }

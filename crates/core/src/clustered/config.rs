@@ -269,7 +269,7 @@ impl<'c> ClusterPlan<'c> {
         self.clusters.map_or(Ok(()), ClusterConfig::check)?;
         self.upload.check_ratio("upload_threshold")?;
         self.download.check_ratio("download_threshold")?;
-        self.privacy.map_or(Ok(()), PrivacyConfig::check)
+        self.privacy.map_or(Ok(()), PrivacyConfig::check_for_sums)
     }
 }
 

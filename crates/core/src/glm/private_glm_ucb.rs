@@ -42,7 +42,7 @@ impl Default for PrivateGlmUcb {
 impl PrivateGlmUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
-        self.privacy.check()?;
+        self.privacy.check_for_sums()?;
         self.download_threshold.check_ratio("download_threshold")?;
         // As in other generalized linear algorithms: where the link is flat, rewards tell nothing.
         let reach = self.model.norm_bound * self.privacy.feature_bound;

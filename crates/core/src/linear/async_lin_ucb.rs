@@ -207,7 +207,7 @@ impl AsyncLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
         self.protocol.check()?;
-        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check_for_sums)
     }
 
     pub(crate) fn agent(&self, id: AgentId, dimension: usize) -> AsyncAgent {
@@ -220,7 +220,7 @@ impl AsyncLinTs {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
         self.protocol.check()?;
-        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check_for_sums)?;
         let scale = self.sampling_scale;
         ConfigError::require(scale >= 0.0 && scale.is_finite(), "sampling_scale", scale, NOT_NEGATIVE)
     }

@@ -48,7 +48,7 @@ pub struct FedLinUcb {
 impl FedLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
-        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check_for_sums)?;
         self.upload_threshold.map_or(Ok(()), |t| t.check_ratio("upload_threshold"))
     }
 

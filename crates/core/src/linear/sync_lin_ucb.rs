@@ -71,7 +71,7 @@ impl Default for SyncLinUcb {
 impl SyncLinUcb {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.model.check()?;
-        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check)?;
+        self.privacy.as_ref().map_or(Ok(()), PrivacyConfig::check_for_sums)?;
         self.check_secure_aggregation()?;
         check_false_alarm(self.false_alarm)?;
         if self.robust != Robust::Off && self.privacy.is_some() {

@@ -112,7 +112,7 @@ pub(crate) fn nothing_known(config: &FnUcb, parameters: usize, agents: usize) ->
 }
 
 /// Returns a number that differs, almost surely, between networks with different parameters.
-fn fingerprint(network: &Network) -> u64 {
+pub(super) fn fingerprint(network: &Network) -> u64 {
     network.parameters().iter().fold(0xcbf2_9ce4_8422_2325, |hash, value| {
         (hash ^ value.to_bits()).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
     })

@@ -8,10 +8,14 @@ use super::config::{NeuralConfig, check_not_negative};
 use super::fn_agent::FnAgent;
 use super::network_rounds::NetworkRounds;
 use super::pooled::PooledAgent;
+use super::update_agent::UpdateAgent;
 use crate::error::ConfigError;
 use crate::exchange::RoundConfig;
 use crate::federation::Federation;
+use crate::ids::AgentId;
+use crate::privacy::{Budget, PrivacyConfig, Unit};
 use crate::trigger::Threshold;
+use crate::width::POSITIVE;
 
 /// Settings of `fn-ucb`: agents share gradient statistics and the average of their networks in rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Described)]
@@ -61,6 +65,14 @@ pub struct FnUcb {
     pub less_communication: bool,
     /// With a diagonal statistic, move the linear means of an offer to between 0 and 1. Default false.
     pub rescale: bool,
+    /// Promise differential privacy for everything that an agent saw (`unit = "agent"`): agents keep their statistics, and only
+    /// updates of the network leave them, cut to `update_bound` and with noise. Not set: nothing is promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacyConfig>,
+    /// C > 0: with `privacy`, the longest update of an agent; longer ones are shortened. Noise is in proportion. Default 1.
+    pub update_bound: f64,
+    /// With `privacy`, steps of gradient descent from the shared network that make an update. Default 300.
+    pub update_steps: u64,
 }
 
 /// How agents train their networks.
@@ -149,6 +161,9 @@ impl Default for FnUcb {
             probes: 1000,
             less_communication: true,
             rescale: false,
+            privacy: None,
+            update_bound: 1.0,
+            update_steps: 300,
         }
     }
 }
@@ -170,11 +185,61 @@ impl FnUcb {
             let allowed = "pooled training shares every iteration: it must be 0";
             return Err(ConfigError::new("round_threshold", self.round_threshold.0, allowed));
         }
+        let bound = self.update_bound;
+        ConfigError::require((1e-60..=1e60).contains(&bound), "update_bound", bound, POSITIVE)?;
+        self.privacy.as_ref().map_or(Ok(()), |privacy| self.check_privacy(privacy))
+    }
+
+    /// `Ok` if updates can keep this promise, and nothing else is set that would need to leave an agent.
+    fn check_privacy(&self, privacy: &PrivacyConfig) -> Result<(), ConfigError> {
+        privacy.check()?;
+        let refused = |name, value: &str, allowed| Err(ConfigError::new(name, value, allowed));
+        if privacy.unit != Unit::Agent {
+            let allowed = "networks protect everything that an agent saw: set unit = \"agent\"";
+            return refused("unit", privacy.unit.name(), allowed);
+        }
+        if privacy.raw_buffer {
+            return refused(
+                "raw_buffer",
+                "true",
+                "agents of fn-ucb always choose with all they saw: leave it out",
+            );
+        }
+        if self.training != TrainingMode::Fedavg {
+            return refused(
+                "training",
+                "not fedavg",
+                "with privacy, updates begin from the shared network: use fedavg",
+            );
+        }
+        if self.alpha == AlphaRule::Ratio {
+            return refused("alpha", "ratio", "with privacy, α follows counts: use schedule, zero or one");
+        }
+        if self.features_at != FeaturePoint::Start {
+            return refused("features_at", "current", "with privacy, gradients are taken at the start");
+        }
         Ok(())
+    }
+
+    /// The noise that keeps the promise for networks over arms of so many features, if there is a promise.
+    pub(crate) fn update_budget(&self, dimension: usize) -> Option<Budget> {
+        let parameters = self.neural.parameters(dimension);
+        self.privacy.as_ref().map(|privacy| Budget::of_updates(privacy, parameters, self.update_bound))
     }
 
     pub(crate) const fn is_pooled(&self) -> bool {
         matches!(self.training, TrainingMode::Pooled)
+    }
+
+    /// The agent that shares updates with noise, if privacy is promised.
+    pub(crate) fn private_agent(
+        &self,
+        dimension: usize,
+        id: AgentId,
+        federation: &Federation,
+    ) -> Option<UpdateAgent> {
+        let privacy = self.privacy.as_ref()?;
+        Some(UpdateAgent::new(self, privacy, dimension, id, federation.seed))
     }
 
     pub(crate) fn agent(&self, dimension: usize, federation: &Federation) -> FnAgent {

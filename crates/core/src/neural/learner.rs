@@ -54,6 +54,13 @@ impl Learner {
         }
     }
 
+    /// Another network, trained on what is kept from where it is; unchanged if there is nothing to train on or training fails.
+    pub(crate) fn trained_from(&self, network: &Network, start: &Network, steps: u64) -> Network {
+        let mut trained = network.clone();
+        self.training.fit(&mut trained, start, &self.observations, steps);
+        trained
+    }
+
     #[cfg(test)]
     pub(crate) const fn kept(&self) -> usize {
         self.observations.len()

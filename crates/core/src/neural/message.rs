@@ -176,7 +176,9 @@ impl NetworkState {
         if !(0.0..=1.0).contains(&alpha) {
             return Err(ProtocolError::Model("its alpha does not lie between 0 and 1"));
         }
-        if !(weights.is_empty() || weights.len() == parameters) || !weights.iter().all(|v| v.is_finite()) {
+        // Private rounds share weights without statistics.
+        let fits = weights.is_empty() || parameters == 0 || weights.len() == parameters;
+        if !fits || !weights.iter().all(|v| v.is_finite()) {
             return Err(ProtocolError::Model("its parameters are not those of a network"));
         }
         let fits = |width: &Arc<Vec<f64>>| width.len() == length && width.iter().all(|v| v.is_finite());

@@ -20,6 +20,8 @@ pub(crate) mod scoring;
 pub(crate) mod sparse;
 pub(crate) mod statistic;
 pub(crate) mod training;
+pub(crate) mod update_agent;
+pub(crate) mod update_rounds;
 pub(crate) mod widths;
 
 pub use config::NeuralConfig;

@@ -22,7 +22,7 @@ pub(crate) struct Scoring<'a> {
     /// The network at which gradients are taken if they follow it.
     pub(crate) shared: &'a Network,
     pub(crate) statistic: &'a Statistic,
-    /// Inverses of the agents' own matrices, or their mean.
+    /// Inverses of the agents' own matrices, or their mean. Empty: the statistic above is all that is known.
     pub(crate) widths: &'a [Arc<Vec<f64>>],
     pub(crate) alpha: f64,
 }
@@ -75,6 +75,9 @@ impl Scoring<'_> {
     }
 
     fn mean_width(&self, phi: &Sparse) -> f64 {
+        if self.widths.is_empty() {
+            return self.statistic.square(phi).sqrt();
+        }
         let width = |matrix: &Arc<Vec<f64>>| match self.statistic.kind() {
             Precondition::Full => quadratic(matrix, phi).sqrt(),
             Precondition::Diagonal => weighted_squares(matrix, phi).max(0.0).sqrt(),

@@ -87,6 +87,23 @@ impl Budget {
         }
     }
 
+    /// The budget of an agent that releases updates of `parameters` numbers, each update at most `bound` long. Whatever an agent
+    /// saw moves one update by 2·`bound` at most, and it may be in every update: so ε is for everything that it saw.
+    #[must_use]
+    pub fn of_updates(config: &PrivacyConfig, parameters: usize, bound: f64) -> Self {
+        let factors = Factors::of_repeats(config.max_releases);
+        let mu = conversion::gaussian_mu(config.epsilon, config.delta);
+        let cluster = Share::reaching(2.0 * bound, parameters, mu, factors);
+        Self {
+            mu: cluster.mu,
+            cluster,
+            user: None,
+            vector_ratio: 1.0,
+            odds: config.streams as f64 * config.max_releases as f64 / config.noise_failure,
+            dimension: parameters,
+        }
+    }
+
     /// The same promise where `agents` add the noise together: each adds that part of the variance.
     #[must_use]
     pub fn divided(&self, agents: u64) -> Self {
@@ -156,17 +173,20 @@ impl Budget {
 impl Share {
     fn new(config: &PrivacyConfig, dimension: usize, mu: f64, factors: Factors) -> Self {
         let interactions = if config.unit == Unit::User { config.user_cap as f64 } else { 1.0 };
-        let reach = config.reach() * interactions;
+        let share = Self::reaching(config.reach() * interactions, packed(dimension) + dimension, mu, factors);
+        Self { vector_sigma: share.sigma * config.vector_ratio(), ..share }
+    }
+
+    /// The share that keeps μ where one unit moves a measurement of `entries` numbers by `reach` at most.
+    fn reaching(reach: f64, entries: usize, mu: f64, factors: Factors) -> Self {
         let releases = factors.releases();
         // Measurements are rounded to the lattice of the noise, which may move each number by one step more.
-        let entries = (packed(dimension) + dimension) as f64;
-        let rounding = (entries * releases as f64).sqrt() / LATTICE;
+        let rounding = (entries as f64 * releases as f64).sqrt() / LATTICE;
         // Only a promise of ε ≈ 0.001 over thousands of features leaves less than half: then more is lost than was
         // promised, and the statement says so.
         let left = (mu - rounding).max(0.5 * mu);
         let sigma = reach * factors.loss(releases).sqrt() / left;
-        let vector_sigma = sigma * config.vector_ratio();
-        Self { mu: left + rounding, sigma, vector_sigma, factors: Arc::new(factors) }
+        Self { mu: left + rounding, sigma, vector_sigma: sigma, factors: Arc::new(factors) }
     }
 
     /// μ² of what one unit has lost after so many releases.

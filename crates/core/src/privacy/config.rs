@@ -27,6 +27,9 @@ pub enum Unit {
     Interaction,
     /// All interactions of one user with one agent, of which at most `user_cap` are learned from.
     User,
+    /// Everything that one agent saw and did: features, rewards and choices of all its users. Only networks (`fn-ucb`) protect
+    /// that much, and nothing less.
+    Agent,
 }
 
 impl Unit {
@@ -36,6 +39,7 @@ impl Unit {
         match self {
             Self::Interaction => "interaction",
             Self::User => "user",
+            Self::Agent => "agent",
         }
     }
 }
@@ -166,6 +170,13 @@ impl PrivacyConfig {
         require(width >= 0.0 && width.is_finite(), "private_width", width, NOT_NEGATIVE)?;
         at_least_one("streams", self.streams)?;
         require(unit(self.noise_failure), "noise_failure", self.noise_failure, UNIT)
+    }
+
+    /// `Ok` if sums over observations can keep this promise: every setting is in its range, and the unit is one that sums protect.
+    pub(crate) fn check_for_sums(&self) -> Result<(), ConfigError> {
+        self.check()?;
+        let allowed = "sums protect one interaction or one user; only fn-ucb protects agents";
+        if self.unit == Unit::Agent { Err(ConfigError::new("unit", "agent", allowed)) } else { Ok(()) }
     }
 
     /// Whether a cluster of `total` observations, `released` of which were released, is due.

@@ -75,6 +75,20 @@ impl Factors {
         Self { releases: n, loss: loss.collect(), c, b }
     }
 
+    /// The factors of releases that are no running sums: each is measured by itself, and one unit may be in all of them. So what
+    /// is lost adds up with every release.
+    #[must_use]
+    pub fn of_repeats(releases: u64) -> Self {
+        let n = releases.clamp(1, MAX_RELEASES) as usize;
+        let identity = || (0..n).flat_map(|k| (0..=k).map(move |j| k == j));
+        Self {
+            releases: n,
+            c: identity().map(|one| u32::from(one) << PART_BITS).collect(),
+            b: identity().map(|one| f64::from(u8::from(one))).collect(),
+            loss: (1..=n).map(|k| k as f64).collect(),
+        }
+    }
+
     /// How many releases there are.
     #[must_use]
     pub const fn releases(&self) -> u64 {

@@ -60,7 +60,7 @@ impl Intake {
     /// Whether a user who has `count` interactions may contribute another one. Those beyond the cap are counted.
     pub(crate) const fn admits(&mut self, count: u64) -> bool {
         let admits = match self.config.unit {
-            Unit::Interaction => true,
+            Unit::Interaction | Unit::Agent => true,
             Unit::User => count < self.config.user_cap,
         };
         self.beyond_cap += !admits as u64;
@@ -81,7 +81,7 @@ impl Intake {
         let config = &self.config;
         let units_of_a_user = match config.unit {
             Unit::Interaction => most_of_a_user as f64,
-            Unit::User => 1.0,
+            Unit::User | Unit::Agent => 1.0,
         };
         PrivacyReport {
             epsilon_budget: config.epsilon,

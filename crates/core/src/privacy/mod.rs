@@ -30,6 +30,8 @@ mod sampler;
 pub(crate) mod shared_noise;
 pub(crate) mod shared_sums;
 mod stream;
+mod update_plan;
+pub(crate) mod updates;
 
 pub use accountant::{Accountant, Exhausted};
 pub use budget::{Budget, Calibration, Share};
@@ -46,3 +48,4 @@ pub use repair::{repair, smallest_eigenvalue};
 pub use report::{PrivacyReport, Statement};
 pub use sampler::{Bits, discrete_gaussian};
 pub use stream::{Release, ReleaseStream};
+pub use update_plan::{UpdatePlan, UpdatePlanRequest};

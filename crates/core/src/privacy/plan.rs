@@ -66,7 +66,7 @@ pub struct Advice {
 impl PlanRequest {
     /// The plan, or the setting that is impossible.
     pub fn plan(&self) -> Result<Plan, ConfigError> {
-        self.privacy.check()?;
+        self.privacy.check_for_sums()?;
         self.secure_aggregation.as_ref().map_or(Ok(()), SecureAggregation::check)?;
         if self.dimension == 0 || self.dimension > 10_000 {
             return Err(ConfigError::new("dimension", self.dimension, "it must be 1 to 10000"));
@@ -89,8 +89,6 @@ impl PlanRequest {
         let bound = calibration.matrix_bound;
         let noise = calibration.cluster_noise;
         let each = self.interactions as f64 / self.agents as f64;
-        let PrivacyConfig { first_release, release_growth, max_releases, .. } = self.privacy;
-        let last = libm::log(release_growth) * (max_releases - 1) as f64;
         let match_at = budget.noise_edge(noise * noise) / self.least_eigenvalue;
         // Measured on fclub-fig2a: releases before that are wasted, later ones leave choices to chance for longer.
         let suggested_first_release = rounded(match_at / 6.0).max(10);
@@ -100,21 +98,11 @@ impl PlanRequest {
             observations_to_outweigh: bound / self.least_eigenvalue,
             observations_of_an_agent: each,
             signal_to_noise: self.least_eigenvalue * each / bound,
-            released_until: first_release as f64 * libm::exp(last.min(700.0)),
-            releases_needed: self.releases_from(first_release, each),
+            released_until: self.privacy.released_until(),
+            releases_needed: self.privacy.releases_until(self.privacy.first_release, each),
             suggested_first_release,
-            suggested_max_releases: self.releases_from(suggested_first_release, each).max(1),
+            suggested_max_releases: self.privacy.releases_until(suggested_first_release, each).max(1),
         }
-    }
-
-    /// How often a stream is due until it has `observations`, if the first release is at `first`.
-    fn releases_from(&self, first: u64, observations: f64) -> u64 {
-        let (mut total, mut releases) = (first as f64, 0);
-        while total <= observations && releases < 100_000 {
-            releases += 1;
-            total += libm::ceil((self.privacy.release_growth - 1.0) * total).max(1.0);
-        }
-        releases
     }
 
     /// Single changes of settings that help, best first.
@@ -142,6 +130,24 @@ impl PlanRequest {
         all.retain(|advice| advice.signal_to_noise > 1.05 * now);
         all.sort_by(|a, b| b.signal_to_noise.total_cmp(&a.signal_to_noise));
         all
+    }
+}
+
+impl PrivacyConfig {
+    /// How often a stream is due until it has `observations`, if the first release is at `first`.
+    pub(super) fn releases_until(&self, first: u64, observations: f64) -> u64 {
+        let (mut total, mut releases) = (first as f64, 0);
+        while total <= observations && releases < 100_000 {
+            releases += 1;
+            total += libm::ceil((self.release_growth - 1.0) * total).max(1.0);
+        }
+        releases
+    }
+
+    /// How many observations a stream has at its last release.
+    pub(super) fn released_until(&self) -> f64 {
+        let last = libm::log(self.release_growth) * (self.max_releases - 1) as f64;
+        self.first_release as f64 * libm::exp(last.min(700.0))
     }
 }
 

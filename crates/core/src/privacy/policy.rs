@@ -132,6 +132,7 @@ impl Algorithm {
     pub fn privacy_budget(&self, dimension: usize) -> Option<Budget> {
         let splits = match self {
             Self::CdpFclubDc(config) => config.clusters.may_split(),
+            Self::FnUcb(config) => return config.update_budget(dimension),
             _ => false,
         };
         self.privacy().map(|privacy| Budget::new(&privacy, dimension, splits))
@@ -148,6 +149,7 @@ impl Algorithm {
             Self::AsyncLinTs(config) => config.privacy.as_mut(),
             Self::SyncLinUcb(config) => config.privacy.as_mut(),
             Self::FedLinUcb(config) => config.privacy.as_mut(),
+            Self::FnUcb(config) => config.privacy.as_mut(),
             Self::FedUcb(config) => {
                 config.epsilon = epsilon;
                 return Some(changed);

@@ -163,6 +163,11 @@ impl PrivacyReport {
         if let Some(reason) = &self.void {
             return format!("none: {reason}");
         }
+        if self.unit == Unit::Agent {
+            return "everything that an agent saw and did, in whatever order; statistics stay with agents; every agent cuts its \
+                    updates to their bound and adds all its noise before anything leaves it"
+                .to_owned();
+        }
         let order = if self.interactive {
             "later interactions may depend on earlier ones"
         } else {

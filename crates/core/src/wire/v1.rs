@@ -1807,6 +1807,18 @@ pub struct NeuralAgentState {
     pub latest_features: ::prost::alloc::vec::Vec<f64>,
     #[prost(double, tag = "22")]
     pub latest_reward: f64,
+    /// fn-ucb with privacy: what was released, and how many interactions there were at the last release.
+    #[prost(message, optional, tag = "23")]
+    pub privacy: ::core::option::Option<PrivacyState>,
+    #[prost(uint64, tag = "24")]
+    pub released: u64,
+    /// Its newest observations, and the squares of the errors with which it predicted them.
+    #[prost(double, repeated, tag = "25")]
+    pub recent_features: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "26")]
+    pub recent_rewards: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "27")]
+    pub recent_errors: ::prost::alloc::vec::Vec<f64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PooledUserState {

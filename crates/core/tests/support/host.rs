@@ -208,6 +208,12 @@ pub(crate) fn cases() -> Vec<Case> {
             ..Default::default()
         }),
         Algorithm::FnUcb(FnUcb {
+            neural: small.clone(),
+            privacy: Some(PrivacyConfig { unit: posse_core::privacy::Unit::Agent, ..privacy() }),
+            update_steps: 5,
+            ..Default::default()
+        }),
+        Algorithm::FnUcb(FnUcb {
             neural: small,
             training: pooled,
             features_at: FeaturePoint::Current,
