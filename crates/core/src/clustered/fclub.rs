@@ -263,6 +263,22 @@ impl ClusteredAgent {
         released.map_or(0.0, |released| released.chooser.estimate().iter().zip(arm).map(|(a, b)| a * b).sum())
     }
 
+    /// The observation as it enters private sums; `None` where nothing is private. Rewards of a curve become those of a line after they
+    /// and the features were cut, because the bound on the line holds for those within their own bounds.
+    fn clipped(
+        &mut self,
+        user: UserId,
+        arm: &[f64],
+        reward: f64,
+    ) -> Result<Option<(Vec<f64>, f64)>, InputError> {
+        let Some(own) = &mut self.private else { return Ok(None) };
+        let Some(response) = self.response else { return own.privatizer.intake.clip(arm, reward).map(Some) };
+        let reward = own.privatizer.intake.clip_reward(reward, response.rewards)?;
+        let (arm, _) = own.privatizer.intake.clip(arm, 0.0)?;
+        let line = response.of(self.released_value(user, &arm), reward);
+        self.private.as_mut().map(|own| own.privatizer.intake.clip(&arm, line)).transpose()
+    }
+
     /// Adds an observation that was checked, and clipped where that is due, to all sums it belongs to.
     fn take_in_observation(&mut self, user: UserId, arm: &[f64], reward: f64) -> Option<Uplink> {
         let cluster = self.cluster_of(user);
@@ -327,16 +343,15 @@ impl Agent for ClusteredAgent {
 
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.model.dimension(), arm, reward)?;
-        let reward =
-            self.response.map_or(reward, |response| response.of(self.released_value(user, arm), reward));
-        let Some(own) = &mut self.private else { return Ok(self.take_in_observation(user, arm, reward)) };
-        let (arm, reward) = own.privatizer.intake.clip(arm, reward)?;
+        let Some((arm, reward)) = self.clipped(user, arm, reward)? else {
+            return Ok(self.take_in_observation(user, arm, reward));
+        };
         let count = self.users.find(user).map_or(0, |place| self.users.list[place].evidence.count());
-        if !own.privatizer.intake.admits(count) {
-            return Ok(None);
-        }
         let cluster = self.cluster_of(user);
         if let Some(own) = &mut self.private {
+            if !own.privatizer.intake.admits(count) {
+                return Ok(None);
+            }
             own.privatizer.observe(cluster.0, user.0, &arm, reward);
         }
         Ok(self.take_in_observation(user, &arm, reward))

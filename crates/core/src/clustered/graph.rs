@@ -79,9 +79,10 @@ impl Graph {
         found
     }
 
-    /// The components among `users`, by their first user.
+    /// The components among `users`, by their first user. Edges to others lead nowhere.
     pub(crate) fn components(&self, users: &[usize]) -> Vec<Vec<usize>> {
-        let mut seen = vec![0; self.len().div_ceil(64)];
+        let mut seen = vec![u64::MAX; self.len().div_ceil(64)];
+        users.iter().for_each(|user| seen[user / 64] &= !(1 << (user % 64)));
         let mut all = Vec::new();
         for &user in users {
             if seen[user / 64] >> (user % 64) & 1 == 0 {
@@ -166,6 +167,14 @@ mod tests {
         assert!(!graph.prune(69, 0, |other| other == 0));
         graph.add(&[69]);
         assert!(graph.has(70, 69) && !graph.has(70, 0) && !graph.has(0, 69));
+    }
+
+    #[test]
+    fn users_who_are_left_out_connect_nobody() {
+        let mut graph = complete(70);
+        graph.prune(0, 1, |other| other == 69);
+        assert_eq!(graph.components(&[0, 69]), [[0], [69]]);
+        assert_eq!(graph.components(&[0, 5, 69]), [[0, 5, 69]]);
     }
 
     #[test]

@@ -32,6 +32,10 @@ impl Noisy {
 /// β = σ₀·√(1 + m/(ℓ+λ))·√(2 ln(mL/α_f) + d·ln(1 + T/(d(ℓ+λ)))) + (v + ‖H‖·S)/√(ℓ+λ) + √λ·S,
 ///
 /// where ‖H‖ ≤ m if no eigenvalue was raised and ≤ 2m + floor otherwise. The first root is the price of G ⪯ S + m·I.
+///
+/// The first term is not quite a bound. That of Σxη in the norm of (G + c·I)⁻¹ holds with c in the logarithm, and costs a factor of
+/// 1 + (m + c − λ)/(ℓ + λ) in the norm of V⁻¹: with c = ℓ + λ, as in the logarithm here, the root would be up to √2 times as large. The
+/// second term rules both.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateWidth {
     noise: f64,

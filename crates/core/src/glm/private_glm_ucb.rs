@@ -49,6 +49,9 @@ impl PrivateGlmUcb {
         let flat = self.link.smallest_slope(reach) < 1e-7;
         let range = "times `feature_bound` it must leave the link a slope";
         ConfigError::require(!flat, "norm_bound", self.model.norm_bound, range)?;
+        let [low, high] = self.rewards();
+        let range = "with `reward_centre` it must leave room for rewards that the link can have";
+        ConfigError::require(low < high, "reward_bound", self.privacy.reward_bound, range)?;
         self.made().1.check()
     }
 
@@ -61,22 +64,26 @@ impl PrivateGlmUcb {
             LinkFunction::Probit => |z| LinkFunction::Probit.mean(z),
         };
         let reach = self.model.norm_bound * self.privacy.feature_bound;
-        Some(Response { mean, slope: self.link.largest_slope(reach), reach })
+        Some(Response { mean, slope: self.link.largest_slope(reach), reach, rewards: self.rewards() })
+    }
+
+    /// The smallest and the largest reward that is learned from as it is: clicks are 0 or 1, and no count is below 0.
+    fn rewards(&self) -> [f64; 2] {
+        let PrivacyConfig { reward_centre, reward_bound, .. } = self.privacy;
+        let (low, high) = (reward_centre - reward_bound, reward_centre + reward_bound);
+        match self.link {
+            LinkFunction::Logistic | LinkFunction::Probit => [0.0, 1.0],
+            LinkFunction::Poisson => [low.max(0.0), high],
+            LinkFunction::Identity => [low, high],
+        }
     }
 
     /// The model and the promise in terms of what rewards count as.
     pub(crate) fn made(&self) -> (ModelConfig, PrivacyConfig) {
         let (mut model, mut privacy) = (self.model.clone(), self.privacy.clone());
         if let Some(response) = self.response() {
-            let (low, high) = match self.link.largest_error() {
-                Some(_) => (0.0, 1.0),
-                None => {
-                    let PrivacyConfig { reward_centre, reward_bound, .. } = privacy;
-                    (reward_centre - reward_bound, reward_centre + reward_bound)
-                }
-            };
             model.noise /= response.slope;
-            privacy.reward_bound = response.largest(low, high);
+            privacy.reward_bound = response.largest();
             privacy.reward_centre = 0.0;
         }
         (model, privacy)
@@ -140,5 +147,9 @@ mod tests {
         assert_eq!(refused(PrivateGlmUcb { download_threshold, ..Default::default() }), "download_threshold");
         let privacy = PrivacyConfig { delta: 2.0, ..Default::default() };
         assert_eq!(refused(PrivateGlmUcb { privacy, ..Default::default() }), "delta");
+        let privacy = PrivacyConfig { reward_centre: -3.0, ..Default::default() };
+        let counts = PrivateGlmUcb { link: LinkFunction::Poisson, privacy, ..Default::default() };
+        assert_eq!(refused(counts.clone()), "reward_bound", "no count is between -4 and -2");
+        assert_eq!(PrivateGlmUcb { link: LinkFunction::Identity, ..counts }.check(), Ok(()));
     }
 }

@@ -77,7 +77,15 @@ pub fn rho(target: f64, delta: f64) -> f64 {
 pub fn gaussian_delta(rho: f64, epsilon: f64) -> f64 {
     let mu = (2.0 * rho).sqrt();
     let phi = |x: f64| 0.5 * libm::erfc(-x / std::f64::consts::SQRT_2);
-    phi(mu / 2.0 - epsilon / mu) - libm::exp(epsilon) * phi(-mu / 2.0 - epsilon / mu)
+    let (from, to) = (-mu / 2.0 - epsilon / mu, mu / 2.0 - epsilon / mu);
+    if mu < 1e-4 {
+        // The two nearly cancel, and what rounding leaves of them would promise too much. Φ(to) − Φ(from) by Simpson's rule is exact to the
+        // last digit here.
+        let density = |x: f64| libm::exp(-0.5 * x * x) / (2.0 * std::f64::consts::PI).sqrt();
+        let between = mu / 6.0 * (density(from) + 4.0 * density(-epsilon / mu) + density(to));
+        return between - libm::expm1(epsilon) * phi(from);
+    }
+    phi(to) - libm::exp(epsilon) * phi(from)
 }
 
 /// Losses beyond this are converted by zCDP: the exponentials of the exact formula leave the numbers, and nothing is hidden anyway.
@@ -158,6 +166,20 @@ mod tests {
         }
         assert_eq!(gaussian_epsilon(0.0, 1e-5), 0.0);
         assert_eq!(gaussian_epsilon(0.01, 0.1), 0.0, "so little is hidden by δ alone");
+    }
+
+    /// Where ε is nothing beside δ, δ is the probability between −μ/2 and μ/2, which is μ/√(2π).
+    #[test]
+    fn tiny_promises_are_not_lost_to_rounding() {
+        for delta in [1e-30, 1e-20, 1e-12, 1e-6] {
+            let mu = gaussian_mu(1e-3 * delta, delta) / (delta * (2.0 * std::f64::consts::PI).sqrt());
+            assert!((mu - 1.0).abs() < 1e-3, "{delta}: {mu}");
+        }
+        // The two ways to compute δ meet.
+        for epsilon in [1e-6, 1e-4, 3e-4] {
+            let at = |mu: f64| gaussian_delta(0.5 * mu * mu, epsilon);
+            assert!((at(1e-4 * (1.0 - 1e-9)) / at(1e-4 * (1.0 + 1e-9)) - 1.0).abs() < 1e-6, "{epsilon}");
+        }
     }
 
     /// ALGORITHMS: what the paper's noise would give, were it added: ρ of a tree is ε²/(32 ln²(2/δ)).

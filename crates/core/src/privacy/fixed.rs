@@ -124,6 +124,19 @@ impl Leaf {
     }
 }
 
+/// The largest shift of a lattice. Noise beyond it would leave the numbers.
+pub(crate) const COARSEST: i32 = 900;
+
+/// A sum on the lattice whose steps are 2^`shift` of its units, rounded to the nearest.
+pub(crate) const fn on_lattice(exact: i128, shift: i32) -> i128 {
+    match shift {
+        ..=0 => exact << -shift,
+        1..96 => (exact + (1 << (shift - 1))) >> shift,
+        // 512 sums of 63 bits with weights of 20 bits stay below 2⁹²: on so coarse a lattice they are nothing.
+        _ => 0,
+    }
+}
+
 /// One measurement: the sum of leaves with these weights, in multiples of 2⁻²⁰, with noise of these standard deviations:
 /// the first for the matrix off its diagonal, with √2 times that on it, the second for the vector.
 pub(crate) fn measure(
@@ -151,12 +164,11 @@ pub(crate) fn measure(
             .sum();
         let finest = libm::ldexp(units.of(entry, dimension), -(PART_BITS as i32));
         // Steps of the lattice are 2^shift of the finest ones; a shift below −20 would be noise of nothing.
-        let shift = (libm::floor(libm::log2(deviation / finest / LATTICE)) as i32).clamp(-20, 90);
+        let shift = (libm::floor(libm::log2(deviation / finest / LATTICE)) as i32).clamp(-20, COARSEST);
         let step = libm::ldexp(finest, shift);
-        let on_lattice = if shift > 0 { (exact + (1 << (shift - 1))) >> shift } else { exact << -shift };
         let ratio = deviation / step;
         let variance = libm::ceil((ratio * ratio).clamp(1.0, (1u64 << 50) as f64)) as u64;
-        noisy.push((on_lattice + i128::from(discrete_gaussian(variance, bits))) as f64 * step);
+        noisy.push((on_lattice(exact, shift) + i128::from(discrete_gaussian(variance, bits))) as f64 * step);
     }
     noisy
 }

@@ -4,7 +4,7 @@
 use crate::error::InputError;
 use crate::ids::{AgentId, Incarnation};
 use crate::privacy::budget::Calibration;
-use crate::privacy::config::{PrivacyConfig, Unit};
+use crate::privacy::config::{Clip, PrivacyConfig, Unit};
 use crate::privacy::conversion;
 use crate::privacy::fixed::Units;
 use crate::privacy::masking::SecureAggregation;
@@ -73,6 +73,16 @@ impl Intake {
         let (x, y, was_clipped) = self.units.clip(&self.config, x, reward)?;
         self.clipped += u64::from(was_clipped);
         Ok((x, y))
+    }
+
+    /// A reward within its range, where that is not the one around the centre; or an error if others are refused.
+    pub(crate) fn clip_reward(&mut self, reward: f64, [low, high]: [f64; 2]) -> Result<f64, InputError> {
+        let within = reward.max(low).min(high);
+        if within != reward && self.config.clip == Clip::Refuse {
+            return Err(InputError::RewardBound { value: reward, bound: high });
+        }
+        self.clipped += u64::from(within != reward);
+        Ok(within)
     }
 
     /// The statement of an agent that has released this much, where one user has had `most_of_a_user` interactions.

@@ -14,6 +14,8 @@ pub(crate) struct Response {
     pub(crate) slope: f64,
     /// The largest |u|.
     pub(crate) reach: f64,
+    /// The smallest and the largest reward. Others are cut to them, or refused.
+    pub(crate) rewards: [f64; 2],
 }
 
 impl Response {
@@ -24,9 +26,10 @@ impl Response {
         u + (reward - (self.mean)(u)) / self.slope
     }
 
-    /// The largest size of what rewards from `low` to `high` count as, whatever was released. It is reached at an end of both
+    /// The largest size of what rewards within their range count as, whatever was released. It is reached at an end of both
     /// ranges: u − μ(u)/k does not fall, because no slope is above k.
-    pub(crate) fn largest(&self, low: f64, high: f64) -> f64 {
+    pub(crate) fn largest(&self) -> f64 {
+        let [low, high] = self.rewards;
         self.of(self.reach, high).abs().max(self.of(-self.reach, low).abs())
     }
 }

@@ -18,7 +18,7 @@ use crate::evidence::{Evidence, packed};
 use crate::privacy::budget::{Budget, Share};
 use crate::privacy::config::PrivacyConfig;
 use crate::privacy::factorisation::Factors;
-use crate::privacy::fixed::{LATTICE, Leaf, Units};
+use crate::privacy::fixed::{COARSEST, LATTICE, Leaf, Units, on_lattice};
 use crate::privacy::masking::SecureAggregation;
 use crate::privacy::sampler::{Bits, discrete_gaussian};
 
@@ -94,7 +94,7 @@ impl SharedNoise {
     fn shift(&self, entry: usize) -> i32 {
         let one = self.deviation(entry) * self.largest / self.honest.sqrt();
         let finest = self.units.of(entry, self.dimension);
-        (libm::floor(libm::log2(one / finest / LATTICE)) as i32).clamp(-40, 60)
+        (libm::floor(libm::log2(one / finest / LATTICE)) as i32).clamp(-40, COARSEST)
     }
 
     fn step(&self, entry: usize) -> f64 {
@@ -127,9 +127,7 @@ impl SharedNoise {
             (1..slot).map(|earlier| self.inverse(slot, earlier) / self.inverse(earlier, earlier)).collect();
         let mut numbers = Vec::with_capacity(self.entries());
         for (entry, sum) in leaf.sums.iter().enumerate() {
-            let shift = self.shift(entry);
-            let exact = i128::from(*sum);
-            let on_lattice = if shift > 0 { (exact + (1 << (shift - 1))) >> shift } else { exact << -shift };
+            let on_lattice = on_lattice(i128::from(*sum), self.shift(entry));
             let earlier: f64 =
                 weights.iter().zip(drawn).map(|(weight, drawn)| weight * drawn[entry] as f64).sum();
             let noise = drawn[slot - 1][entry] + libm::round(earlier) as i64;
