@@ -12,7 +12,7 @@ use posse_core::{
 use posse_sim::RunConfig;
 use posse_sim::world::{Assignment, Offer};
 
-use super::users::{AGENTS, D, Sums, Users, distance, model, radius, world};
+use super::users::{AGENTS, D, Key, Sums, Users, model, sorted, world};
 use super::{linear_bounds, rows};
 use crate::support::{Entry, run, small};
 
@@ -28,8 +28,6 @@ struct Cluster {
     in_flight: Option<Sums>,
     group: u64,
 }
-
-type Key = (u64, u64);
 
 struct Federation {
     clusters_config: Option<ClusterConfig>,
@@ -215,37 +213,10 @@ impl Federation {
 
     /// Algorithm 2, the coordinator's part: clusters that are alike form groups.
     fn merge(&mut self) {
-        let config = self.clusters_config.clone().expect("there are phases");
-        let keys: Vec<Key> = self.clusters.keys().copied().collect();
-        let at = |key: &Key| (self.clusters[key].said.estimate(), radius(self.clusters[key].said.count));
-        let distance_if_alike = |a: &Key, b: &Key| {
-            let ((one, r), (other, s)) = (at(a), at(b));
-            let apart = distance(&one, &other);
-            (r + s < config.merge_gate.0 && apart < config.merge_scale.0 * (r + s)).then_some(apart)
-        };
-        let mut groups: Vec<BTreeSet<Key>> = keys.iter().map(|key| BTreeSet::from([*key])).collect();
-        let mut pairs = Vec::new();
-        for (place, a) in keys.iter().enumerate() {
-            for b in &keys[place + 1..] {
-                // In print, clusters of the same server are not compared.
-                if config.linkage == Linkage::Complete || a.0 != b.0 {
-                    pairs.extend(distance_if_alike(a, b).map(|apart| (apart, *a, *b)));
-                }
-            }
-        }
-        pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (_, a, b) in pairs {
-            let of = |key: &Key| groups.iter().position(|group| group.contains(key)).expect("all have one");
-            let (one, other) = (of(&a), of(&b));
-            let all_alike = || {
-                groups[one].iter().all(|a| groups[other].iter().all(|b| distance_if_alike(a, b).is_some()))
-            };
-            if one != other && (config.linkage == Linkage::Transitive || all_alike()) {
-                let joined = std::mem::take(&mut groups[other]);
-                groups[one].extend(joined);
-            }
-        }
-        for group in groups.into_iter().filter(|group| !group.is_empty()) {
+        let config = self.clusters_config.as_ref().expect("there are phases");
+        let known: Vec<_> =
+            self.clusters.iter().map(|(key, own)| (*key, own.said.estimate(), own.said.count)).collect();
+        for group in sorted(config, &known) {
             let first = *group.first().expect("it is not empty");
             if self.members(self.clusters[&first].group) == group {
                 continue;

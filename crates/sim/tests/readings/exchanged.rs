@@ -1,8 +1,8 @@
 //! `async-lin-ts` and `lin-ts`, `async-lin-phe`, `sync-lin-ucb` and `fed-lin-ucb`.
 
 use posse_core::{
-    Agent, AgentId, Algorithm, Arms, AsyncLinPhe, AsyncLinTs, ExchangeLinIgw, ExchangeLinTs, FedLinUcb,
-    Federation, JoinPolicy, LinTs, ModelConfig, Recipient, Seed, Shape, SyncLinUcb, Threshold, Tick, UserId,
+    Agent, AgentId, Algorithm, Arms, AsyncLinPhe, AsyncLinTs, ExchangeLinIgw, ExchangeLinTs, Federation,
+    JoinPolicy, LinTs, ModelConfig, Recipient, Seed, Shape, SyncLinUcb, Threshold, Tick, UserId,
 };
 use posse_sim::RunConfig;
 use posse_sim::world::{ArrivalConfig, Offer};
@@ -272,64 +272,5 @@ fn sync_lin_ucb_is_algorithm_4() {
             }
             assert!(follow(&config, &mut reading, 1e-9) > 24, "{threshold} {join:?}");
         }
-    }
-}
-
-/// FedLinUCB of He et al. (2022), Algorithm 1: between exchanges an agent acts on what it downloaded last.
-struct PushAndPull {
-    model: ModelConfig,
-    alpha: f64,
-    beta: f64,
-    server: Pair,
-    downloaded: Vec<Pair>,
-    local: Vec<Pair>,
-    said: Vec<Line>,
-}
-
-impl Reading for PushAndPull {
-    fn scores(&mut self, offer: &Offer) -> Vec<f64> {
-        let model = ModelConfig { fixed_width: Some(self.beta), ..self.model.clone() };
-        linear_bounds(&self.downloaded[offer.agent.0 as usize], &model, 0.0, rows(offer))
-    }
-
-    fn learn(&mut self, offer: &Offer, x: &[f64], reward: f64) {
-        let (id, lambda) = (offer.agent.0 as usize, self.model.regularization);
-        add_outer(&mut self.local[id].v, x);
-        add_vector(&mut self.local[id].b, reward, x);
-        // det(Σ_m + Σ_loc) > (1 + α)·det(Σ_m).
-        let mut with_local = self.downloaded[id].clone();
-        with_local.add(&self.local[id]);
-        let growth = with_local.ln_det(lambda) - self.downloaded[id].ln_det(lambda);
-        if growth > libm::log1p(self.alpha) {
-            self.server.add(&std::mem::replace(&mut self.local[id], Pair::none(D)));
-            self.downloaded[id] = self.server.clone();
-            self.said.extend([Line::Uploaded { agent: id as u64 }, Line::Downloaded { agent: id as u64 }]);
-        }
-    }
-
-    fn said(&mut self) -> Vec<Line> {
-        std::mem::take(&mut self.said)
-    }
-}
-
-#[test]
-fn fed_lin_ucb_is_its_algorithm_with_the_width_of_its_theorem() {
-    let (agents, horizon) = (5_u64, 500_u64);
-    let m = agents as f64;
-    for (alpha, upload_threshold) in [(1.0 / (m * m), None), (0.8, Some(Threshold(1.8)))] {
-        let model = ModelConfig { width_scale: 0.01, ..ModelConfig::default() };
-        let ModelConfig { regularization: lambda, noise, confidence, norm_bound, .. } = model;
-        let prior = lambda.sqrt() * norm_bound;
-        let inside =
-            D as f64 * libm::log((1.0 + horizon as f64 / (f64::min(alpha, 1.0) * lambda)) / confidence);
-        let spread = (1.0 + m * alpha).sqrt() + m * (2.0 * alpha).sqrt();
-        let beta = 0.01 * (prior + spread * (noise * inside.sqrt() + prior));
-        let algorithm = FedLinUcb { model: model.clone(), upload_threshold, privacy: None };
-        let config = small(10, agents, horizon, Algorithm::FedLinUcb(algorithm));
-        let pairs = || vec![Pair::none(D); agents as usize];
-        let (downloaded, local, said) = (pairs(), pairs(), Vec::new());
-        let server = Pair::none(D);
-        let mut reading = PushAndPull { model, alpha, beta, server, downloaded, local, said };
-        assert!(follow(&config, &mut reading, 1e-9) > 40, "α = {alpha}");
     }
 }

@@ -10,6 +10,11 @@ mod clustered;
 mod clustered_alone;
 mod exchanged;
 mod networks;
+mod noise;
+mod one_group;
+mod private_clusters;
+mod promise;
+mod push_and_pull;
 mod users;
 
 use posse_core::{AgentId, Downlink, Uplink, UserId};
@@ -17,7 +22,7 @@ use posse_sim::RunConfig;
 use posse_sim::world::Offer;
 
 use crate::literal::{Line, Pair};
-use crate::support::dense::{Matrix, add_outer, add_vector, dot, ln_det, regularized, solve, zeros};
+use crate::support::dense::{Matrix, add_outer, add_vector, dot, form, ln_det, regularized, solve, zeros};
 use crate::support::{Entry, run};
 
 /// An algorithm as its paper has it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posse_core::{Evidence, ModelConfig, UserId, packed};
+use posse_core::{ClusterConfig, Evidence, Linkage, ModelConfig, UserId, packed};
 use posse_sim::world::{Assignment, ClusteredConfig, WorldConfig};
 
 use super::{Pair, add_outer, add_vector, regularized, solve};
@@ -145,4 +145,39 @@ impl Users {
 pub(super) fn world(assignment: Assignment) -> WorldConfig {
     let (users, clusters) = (12, 3);
     WorldConfig::Clustered(ClusteredConfig { users, clusters, dimension: D, arms: 6, assignment })
+}
+
+/// A cluster of an agent.
+pub(super) type Key = (u64, u64);
+
+/// Algorithm 2, the coordinator's part: clusters whose estimates are near enough, for how often their users came, form groups.
+pub(super) fn sorted(config: &ClusterConfig, known: &[(Key, Vec<f64>, u64)]) -> Vec<BTreeSet<Key>> {
+    let distance_if_alike = |a: &Key, b: &Key| {
+        let find = |key: &Key| known.iter().find(|(other, ..)| other == key).expect("it is one of them");
+        let ((_, one, t), (_, other, u)) = (find(a), find(b));
+        let (apart, spread) = (distance(one, other), radius(*t) + radius(*u));
+        (spread < config.merge_gate.0 && apart < config.merge_scale.0 * spread).then_some(apart)
+    };
+    let mut groups: Vec<BTreeSet<Key>> = known.iter().map(|(key, ..)| BTreeSet::from([*key])).collect();
+    let mut pairs = Vec::new();
+    for (place, (a, ..)) in known.iter().enumerate() {
+        for (b, ..) in &known[place + 1..] {
+            // In print, clusters of the same server are not compared.
+            if config.linkage == Linkage::Complete || a.0 != b.0 {
+                pairs.extend(distance_if_alike(a, b).map(|apart| (apart, *a, *b)));
+            }
+        }
+    }
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (_, a, b) in pairs {
+        let of = |key: &Key| groups.iter().position(|group| group.contains(key)).expect("all have one");
+        let (one, other) = (of(&a), of(&b));
+        let all_alike =
+            || groups[one].iter().all(|a| groups[other].iter().all(|b| distance_if_alike(a, b).is_some()));
+        if one != other && (config.linkage == Linkage::Transitive || all_alike()) {
+            let joined = std::mem::take(&mut groups[other]);
+            groups[one].extend(joined);
+        }
+    }
+    groups.into_iter().filter(|group| !group.is_empty()).collect()
 }
