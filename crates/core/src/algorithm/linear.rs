@@ -14,16 +14,12 @@ use crate::exchange::JoinPolicy;
 use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
 use crate::linear::{
-    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, ExchangeLinIgw, ExchangeLinTs, ExchangeLinUcb,
-    FedLinUcb, FedUcb, LinTs, LinUcb, Robust, SyncLinUcb,
+    AsyncLinPhe, AsyncLinTs, AsyncLinUcb, AsyncLinUcbAm, FedLinUcb, FedUcb, LinTs, LinUcb, Robust, SyncLinUcb,
 };
 use crate::privacy::{MOST_PARTICIPANTS, PrivacyConfig, SecureAggregation};
 use crate::recipe::{Payload, Recipe, Sharing};
 use crate::relay::{LinkThresholds, Relay, Relaying, UpperLink};
 use crate::trigger::Threshold;
-
-/// Why the algorithms that price their messages have no relays.
-const ASKS: &str = "agents ask before they choose, and only the root knows the answer: use async-lin-ucb";
 
 /// Why rounds that hold agents against each other have no relays.
 const ONE_FOR_ALL: &str = "a relay is one agent to its parent, so that one liar would discredit all agents below its relay: \
@@ -510,95 +506,5 @@ impl Recipe for AsyncLinUcbAm {
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let dimension = self.shared_dimension(shape);
         Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
-    }
-}
-
-impl Recipe for ExchangeLinUcb {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
-        self.check()
-    }
-
-    fn agent(&self, _id: AgentId, shape: Shape, _federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(shape.dimension()))
-    }
-
-    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Box::new(self.coordinator(shape.dimension()))
-    }
-
-    fn sharing(&self) -> Sharing {
-        Sharing::Uploads
-    }
-
-    fn join_policy(&self) -> JoinPolicy {
-        JoinPolicy::PullOnJoin
-    }
-
-    fn relaying(&self, _federation: &Federation) -> Relaying {
-        Relaying::No(ASKS)
-    }
-}
-
-impl Recipe for ExchangeLinTs {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
-        self.check()
-    }
-
-    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(id, shape.dimension(), federation.seed))
-    }
-
-    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Box::new(self.coordinator(shape.dimension()))
-    }
-
-    fn sharing(&self) -> Sharing {
-        Sharing::Uploads
-    }
-
-    fn join_policy(&self) -> JoinPolicy {
-        JoinPolicy::PullOnJoin
-    }
-
-    fn relaying(&self, _federation: &Federation) -> Relaying {
-        Relaying::No(ASKS)
-    }
-}
-
-impl Recipe for ExchangeLinIgw {
-    fn name(&self) -> &'static str {
-        Self::NAME
-    }
-
-    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
-        self.check()
-    }
-
-    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Box::new(self.agent(id, shape.dimension(), federation.seed))
-    }
-
-    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Box::new(self.coordinator(shape.dimension()))
-    }
-
-    fn sharing(&self) -> Sharing {
-        Sharing::Uploads
-    }
-
-    fn join_policy(&self) -> JoinPolicy {
-        JoinPolicy::PullOnJoin
-    }
-
-    fn relaying(&self, _federation: &Federation) -> Relaying {
-        Relaying::No(ASKS)
     }
 }

@@ -1,6 +1,7 @@
 //! The one list of algorithms: a line for each, with its settings, its name and its recipe.
 
 mod clustered;
+mod exchange;
 mod glm;
 mod kernel;
 mod levels;
