@@ -42,7 +42,7 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     let data = skips.or_skip(provide::data(root))?;
     step("tests and doctests");
     let mut tests = cargo_command(root);
-    tests.args(["test", "--workspace", "--locked"]).env("POSSE_SKIPS", &skips.file);
+    tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]).env("POSSE_SKIPS", &skips.file);
     tests.envs(interpreter.map(|python| ("PYTHON", python))).envs(data.map(|data| ("POSSE_DATA", data)));
     tests.envs(axe.map(|axe| ("AXE", axe)));
     run(&mut tests)?;
