@@ -67,7 +67,6 @@ pub struct FnUcb {
     pub rescale: bool,
     /// Promise differential privacy for everything that an agent saw (`unit = "agent"`): agents keep their statistics, and only
     /// updates of the network leave them, cut to `update_bound` and with noise. Not set: nothing is promised.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub privacy: Option<PrivacyConfig>,
     /// C > 0: with `privacy`, the longest update of an agent; longer ones are shortened. Noise is in proportion. Default 1.
     pub update_bound: f64,
