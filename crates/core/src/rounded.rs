@@ -66,7 +66,7 @@ impl Rounded {
 
     /// Sums over observations with what single precision keeps of them, or `None` if it cannot hold them.
     pub(crate) fn upload(evidence: &Evidence) -> Option<Self> {
-        let factor = Columns::of(evidence)?;
+        let factor = ExactFactor::of(evidence)?;
         let mut rounded = factor.rounded(UPLOAD_BITS, evidence.count());
         let columns = rounded.columns();
         // The row of each pivot ends at its own column, so that one coordinate follows from those before.
@@ -87,7 +87,7 @@ impl Rounded {
     /// `None` if no number of bits is enough.
     pub(crate) fn snapshot(evidence: &Evidence, model: &Ridge, tolerance: f64) -> Option<Self> {
         let (d, ridge) = (evidence.dimension(), model.regularization());
-        let factor = Columns::of(evidence)?;
+        let factor = ExactFactor::of(evidence)?;
         let (above, below) = ((1.0 + tolerance) * (1.0 + tolerance), (1.0 - tolerance) * (1.0 - tolerance));
         let mut test = Factor::new(d, ridge);
         let mut is_positive = |ridge: f64, scale: f64, sign: f64, rounded: &[f64]| {
@@ -168,7 +168,7 @@ impl Rounded {
     fn columns(&self) -> Vec<Vec<f64>> {
         let step = 1.0 / half_range(self.bits);
         let mut eliminated = vec![false; self.dimension];
-        let mut bits = Bits { bytes: &self.shares, at: 0 };
+        let mut bits = PackedBits { bytes: &self.shares, at: 0 };
         let columns = self.pivots.iter().zip(&self.roots).map(|(&pivot, &root)| {
             let root = f64::from(root);
             eliminated[pivot as usize] = true;
@@ -184,7 +184,7 @@ impl Rounded {
 }
 
 /// A factor before it is rounded.
-struct Columns {
+struct ExactFactor {
     dimension: usize,
     pivots: Vec<u32>,
     roots: Vec<f32>,
@@ -192,7 +192,7 @@ struct Columns {
     shares: Vec<f64>,
 }
 
-impl Columns {
+impl ExactFactor {
     /// `None` if single precision cannot hold the pivots.
     fn of(evidence: &Evidence) -> Option<Self> {
         let dimension = evidence.dimension();
@@ -263,12 +263,12 @@ fn write(bytes: &mut [u8], mut at: usize, mut bits: u32, mut value: u32) {
 }
 
 /// Reads what [`write`] wrote.
-struct Bits<'a> {
+struct PackedBits<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Bits<'_> {
+impl PackedBits<'_> {
     fn next(&mut self, bits: u32) -> u32 {
         let (mut value, mut have) = (0, 0);
         while have < bits {
@@ -372,7 +372,7 @@ mod tests {
             for (place, value) in values.iter().enumerate() {
                 write(&mut bytes, place * bits as usize, bits, *value);
             }
-            let mut read = Bits { bytes: &bytes, at: 0 };
+            let mut read = PackedBits { bytes: &bytes, at: 0 };
             let back: Vec<u32> = values.iter().map(|_| read.next(bits)).collect();
             prop_assert_eq!(back, values);
         }

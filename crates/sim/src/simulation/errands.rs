@@ -48,7 +48,7 @@ const EACH: usize = 2;
 
 /// The errands of one run.
 pub(super) struct Errands {
-    helpers: Vec<Helper>,
+    helpers: Vec<ErrandThread>,
     returns: Receiver<(usize, Outcome)>,
     /// Errands that no helper has yet.
     waiting: VecDeque<Errand>,
@@ -56,7 +56,7 @@ pub(super) struct Errands {
     sent: u64,
 }
 
-struct Helper {
+struct ErrandThread {
     errands: Sender<Errand>,
     /// How many it has.
     has: usize,
@@ -70,7 +70,7 @@ impl Errands {
             let (errands, given) = channel();
             let done = done.clone();
             scope.spawn(move || help(index, &given, &done));
-            Helper { errands, has: 0 }
+            ErrandThread { errands, has: 0 }
         };
         let helpers = (0..helpers).map(start).collect();
         Self { helpers, returns, waiting: VecDeque::new(), done: BTreeMap::new(), sent: 0 }
