@@ -223,9 +223,10 @@ fn an_agent_at_rest_holds_its_own_observations_and_little_else() {
     let awake = each();
     agents.iter_mut().for_each(|agent| agent.rest());
     let resting = each();
-    // Three observations of 26 numbers are 624 bytes; a model has 4 kB, a sum of evidence 2.8 kB.
+    // Three observations of 26 numbers are 624 bytes, and there may be room for a fourth; a model has 4 kB, a sum of evidence
+    // 2.8 kB.
     assert!((5000.0..6500.0).contains(&awake), "{awake} bytes an agent");
-    assert!((624.0..1250.0).contains(&resting), "{resting} bytes an agent");
+    assert!((624.0..1450.0).contains(&resting), "{resting} bytes an agent");
     agents.iter_mut().for_each(|agent| drop(agent.learn(UserId(0), &x, 1.0).unwrap()));
     assert!(each() > 5000.0, "an agent that wakes up has its model again");
 }
