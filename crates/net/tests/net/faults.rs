@@ -469,7 +469,9 @@ async fn rounds_and_answers_through_relays_survive_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn models_through_relays_survive_the_same() {
     let model = GlmConfig { link: LinkFunction::Identity, ..GlmConfig::default() };
-    let rounds = RoundConfig { round_deadline: Some(TimeSpan::from_millis(400)), ..RoundConfig::default() };
+    // A relay of a relay waits a quarter of it. On a machine that runs all tests at once a tenth of a second was too short
+    // for whole minutes, and no round ended.
+    let rounds = RoundConfig { round_deadline: Some(TimeSpan::from_millis(2000)), ..RoundConfig::default() };
     let models = FedGlbUcb { model, rounds, ..FedGlbUcb::default() };
     for seed in seeds(3) {
         conserves(federation(Algorithm::FedGlbUcb(models.clone())), 1 + seed % 2, seed).await;
