@@ -186,6 +186,56 @@ fn audit_of_canaries_proves_no_more_than_is_stated_and_finds_too_little_noise() 
     assert!(leaking > EPSILON, "{leaking}");
 }
 
+/// Networks that release one update of nine numbers after one interaction.
+fn networks(epsilon: f64) -> String {
+    format!(
+        "name = \"fn-ucb\"\nhidden_width = 2\ntraining_steps = 1\nupdate_steps = 10\nupdate_bound = 0.05\n\
+         [federation.algorithm.privacy]\nunit = \"agent\"\nepsilon = {epsilon:e}\ndelta = {DELTA:e}\nfirst_release = 1\nmax_releases = 1"
+    )
+}
+
+/// Every agent saw one interaction with a reward of 4 or of −4, and that is all it saw; the coordinator knows what either would have
+/// made of the network, and guesses from the update in its log. Each agent is alone in a federation, so that no round waits
+/// for those that were killed.
+fn updates(epsilon: f64) -> f64 {
+    let update = |attacked: &Attacked, federation: u64, reward: f64| -> Vec<f64> {
+        let agent = attacked.agent(federation, 0, &[]);
+        interact(&agent, 0, [0.6, 0.8], reward);
+        let update = attacked.until(|known| {
+            known.log(federation).into_iter().find_map(|(_, kind)| match kind {
+                v1::uplink::Kind::NetworkPart(part) if part.trained => Some(part),
+                _ => None,
+            })
+        });
+        agent.kill();
+        assert!(update.moment.is_empty() && update.weights.len() == 9, "nothing but the update: {update:?}");
+        update.weights
+    };
+    let exact = Attacked::start(&networks(1e12), 2);
+    let (high, low) = (update(&exact, 0, 4.0), update(&exact, 1, -4.0));
+    let middle: f64 = high.iter().zip(&low).map(|(a, b)| 0.5 * (a * a - b * b)).sum();
+    let attacked = Attacked::start(&networks(epsilon), agents());
+    let mut guessed = [0, 0];
+    for run in 0..agents() {
+        let world = (run % 2) as usize;
+        let seen = update(&attacked, run, [4.0, -4.0][world]);
+        let along: f64 = seen.iter().zip(high.iter().zip(&low)).map(|(v, (a, b))| v * (a - b)).sum();
+        guessed[world] += u64::from(along > middle);
+    }
+    proven_epsilon(guessed[0], guessed[1], agents() / 2)
+}
+
+#[test]
+fn audit_of_updates_proves_no_more_than_is_stated_and_finds_too_little_noise() {
+    let proven = updates(EPSILON);
+    println!("updates: ε ≥ {proven:.3} is proven where ε = {EPSILON} is stated");
+    assert!(proven <= EPSILON, "{proven}");
+    // The planted leak: noise of ε = 100 under a statement of 1.
+    let leaking = updates(100.0);
+    println!("updates, planted leak: ε ≥ {leaking:.3}");
+    assert!(leaking > EPSILON, "{leaking}");
+}
+
 /// In how many of `runs` federations with two users an agent's cluster split, and one reward of user 1 was `last` instead of `usual`.
 fn splits(algorithm: &str, rounds: u64, usual: f64, last: f64, runs: u64, phase: u64) -> u64 {
     let attacked = Attacked::start(algorithm, runs);
