@@ -11,7 +11,9 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
 /// The cargo that runs this command, in the workspace, still without arguments.
 pub(crate) fn cargo_command(root: &Path) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(root);
+    // The cargo that started this program told it where its own manifest is. ring is built again whenever that variable changes,
+    // and with it everything that speaks over the network: by each test command after a `cargo test`, and the other way round.
+    command.current_dir(root).env_remove("CARGO_MANIFEST_DIR");
     command
 }
 
