@@ -279,7 +279,8 @@ def connect(
     new_life : bool, optional
         Begin a new life if another process has spoken for this agent, instead of taking no more rewards.
     privacy : mapping, optional
-        Join private federations only: any of ``max_epsilon``, ``max_delta``, ``unit`` (``"interaction"``, ``"user"`` or ``"agent"``).
+        Join private federations only: any of ``max_epsilon``, ``max_delta``,
+        ``unit`` (``"interaction"``, ``"user"`` or ``"agent"``).
     insecure : bool, optional
         Send the token without TLS to another machine.
     timeout : float, optional
