@@ -262,7 +262,7 @@ fn write(bytes: &mut [u8], mut at: usize, mut bits: u32, mut value: u32) {
     }
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 struct PackedBits<'a> {
     bytes: &'a [u8],
     at: usize,

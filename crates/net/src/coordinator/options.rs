@@ -29,7 +29,7 @@ pub struct Options {
     /// The commit that the program was built from, for `posse_build_info`.
     pub commit: Option<String>,
     /// Do not link relays to their parents: their frames travel only when
-    /// [`Running::exchange_with_parent`](Running::exchange_with_parent) is called. For tests that decide who speaks when.
+    /// [`Running::exchange_with_parent`](super::Running::exchange_with_parent) is called. For tests that decide who speaks when.
     pub relays_by_hand: bool,
 }
 

@@ -90,7 +90,7 @@ impl Running {
     }
 
     /// Sends what the relay of a federation has to say to its parent, or asks, and takes in what waits there. Says whether
-    /// there is more to send; `false` for a federation that is no relay. Only with [`Options::relays_by_hand`].
+    /// there is more to send; `false` for a federation that is no relay. Only with [`Options::relays_by_hand`](super::Options::relays_by_hand).
     #[cfg(feature = "agent")]
     pub async fn exchange_with_parent(&self, federation: &str) -> Result<bool, crate::RelayError> {
         match self.by_hand.get(federation) {
@@ -99,7 +99,7 @@ impl Running {
         }
     }
 
-    /// Whether the relay of a federation has something to say to its parent. Only with [`Options::relays_by_hand`].
+    /// Whether the relay of a federation has something to say to its parent. Only with [`Options::relays_by_hand`](super::Options::relays_by_hand).
     #[cfg(feature = "agent")]
     pub async fn has_mail_for_parent(&self, federation: &str) -> bool {
         match self.by_hand.get(federation) {
