@@ -9,7 +9,7 @@ const USERS: u32 = 60;
 const ITEMS: u32 = 120;
 const WORDS: u32 = 60;
 
-/// The items of each user: about twenty, other ones for everybody.
+/// The items of each user: about twenty, different for each user.
 fn events() -> Vec<(u32, u32)> {
     let mut all: Vec<(u32, u32)> = (0..USERS)
         .flat_map(|user| (0..40).map(move |at| (user, (user * 7 + at * 11 + at * at) % ITEMS)))

@@ -291,7 +291,7 @@ impl Federation {
         standbys.iter().for_each(|standby| self.cluster.follow_instead(*standby, self.primary));
     }
 
-    /// The primary has no room for another row, and says so to whoever adds one, until it has.
+    /// The primary's disk has no room for another row: it refuses appends with an error until there is room again.
     fn fill_disk(&mut self) {
         const FULL: &str = "could not extend file";
         let before = self.cluster.times_said(self.primary, FULL);

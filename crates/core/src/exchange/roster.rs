@@ -41,9 +41,9 @@ struct Turn {
 pub(crate) struct Roster<K = AgentId> {
     seats: Vec<Seat<K>>,
     index: BTreeMap<K, u32>,
-    /// By rising time, for those that were the last when they were set.
+    /// Turns that were later than all turns before them when they were added, so that the queue is in order by itself.
     queue: VecDeque<Turn>,
-    /// All others.
+    /// Turns that would have been out of order in the queue.
     heap: BinaryHeap<Reverse<Turn>>,
 }
 
@@ -153,8 +153,8 @@ impl<K: Copy + Ord> Roster<K> {
         }
     }
 
-    /// Lines everybody up anew, without the turns that do not count any more. Happens once in as many changes as there
-    /// are seats.
+    /// Sorts one turn for each seat into the queue, and drops turns that a later change has replaced. Called once in
+    /// as many changes as there are seats, so that it costs O(log N) for each.
     #[cold]
     fn tidy_up(&mut self) {
         let turns = self.seats.iter().zip(0..).map(|(seat, number)| Turn { due: seat.due, seat: number });

@@ -30,7 +30,7 @@ pub(crate) struct EvidenceRounds {
     agents: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<OpenEvidenceRound>,
-    /// Evidence by agent, where the coordinator does not believe everybody.
+    /// Evidence of each agent by itself, kept only if `robust` lets the coordinator leave agents out.
     trust: Option<Trust>,
 }
 
@@ -132,7 +132,7 @@ impl EvidenceRounds {
     }
 
     /// Takes the parts of a round into the accounts of their agents, judges all agents if it is time, and returns the
-    /// sum of what is believed. `None` if everybody is.
+    /// sum over agents that are believed. `None` if all agents are believed.
     fn believed(&mut self, parts: BTreeMap<AgentId, Evidence>) -> Option<Evidence> {
         let trust = self.trust.as_mut()?;
         for (agent, part) in parts {

@@ -35,7 +35,7 @@ pub(crate) struct ExchangeCoordinator {
     pace: Pace,
     /// The geometric mean of recent reports of loss × observations; 0 before the first.
     doubt: f64,
-    /// Evidence by agent, where the coordinator does not believe everybody.
+    /// Evidence of each agent by itself, kept only if `robust` lets the coordinator leave agents out.
     trust: Option<Trust>,
     /// Evidence by age, where the coordinator forgets what is old.
     ages: Option<Ages>,
