@@ -45,7 +45,9 @@ fn figure(material: &Material<'_>, families: &[Family], plan: &FigurePlan, place
     });
     let what = match &plan.x {
         Horizontal::Time => "Lines are means over seeds, bands one standard error of the mean.",
-        Horizontal::Setting(_) => "A dot for each value; means over seeds with one standard error.",
+        Horizontal::Setting(_) => {
+            "A dot for each value, a level for algorithms without the setting; means over seeds with one standard error."
+        }
         Horizontal::Column(_) => {
             "A dot for each setting, named by its swept value; means over seeds with one standard error each way."
         }
@@ -106,12 +108,19 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
         });
         let mut points: Vec<Point> = dots.collect();
         points.sort_by(|one, other| one.x.total_cmp(&other.x));
+        let style = Style::of(place);
         if !points.is_empty() {
-            let style = Style::of(place);
             series.push(Series { name: family.name.clone(), style, form: Form::Dots, shown: true, points });
         }
+        // An algorithm without the setting is the same at all its values: a level that the others compare with.
+        let without = family.members.iter().filter(|(_, value)| value.is_none());
+        for (line, _) in without.filter(|(line, _)| plan.shows(material.lines[*line].group)) {
+            let points = vec![point(0.0, &material.lines[*line].total(plan.y.parts))];
+            let (name, style) = (family.name.clone(), Style { dash: 1, ..style });
+            series.push(Series { name, style, form: Form::Level, shown: true, points });
+        }
     }
-    let dots = || series.iter().flat_map(|series| &series.points);
+    let dots = || series.iter().filter(|own| own.form == Form::Dots).flat_map(|own| &own.points);
     let times = dots().any(|dot| dot.label.as_ref().is_some_and(|label| label.parse::<TimeSpan>().is_ok()));
     let unit = if times { ", ms" } else { "" };
     let label = format!("{}{unit}", last(path).replace('_', " "));

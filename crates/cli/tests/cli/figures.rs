@@ -66,6 +66,15 @@ fn a_figure_may_run_along_a_setting_or_over_time() {
 }
 
 #[test]
+fn a_figure_along_a_setting_shows_algorithms_without_it_as_levels() {
+    let directory = with_figure("x = \"threshold\"\ny = \"regret\"\n");
+    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]).code, 0);
+    assert_eq!(posse(directory.path(), &["report", "r", "-q", "--svg", "s"]).code, 0);
+    let svg = fs::read_to_string(directory.path().join("s/figure-1-regret.svg")).unwrap();
+    assert!(svg.contains(">async-lin-ucb<") && svg.contains(">lin-ucb<"), "{svg}");
+}
+
+#[test]
 fn a_figure_can_be_added_to_results_that_are_there() {
     let directory = directory_with(SWEEP);
     assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]).code, 0);
