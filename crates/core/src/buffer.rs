@@ -5,13 +5,18 @@
 //! until there are enough for one pass over it. They are added in their order: every number is the one that adding
 //! each at once would give.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use crate::evidence::{Evidence, packed};
 use crate::outer::TOGETHER;
 
 /// The most observations that wait for their first sum, so that in high dimension no single call pays for hundreds.
 const MOST: usize = 32;
+
+thread_local! {
+    /// Where a few observations are added up that nobody needs as a sum later.
+    static SUM: RefCell<Evidence> = RefCell::new(Evidence::none(0));
+}
 
 /// Observations that only their owner has, as a sum or still as they came.
 #[derive(Clone, Debug)]
@@ -95,6 +100,23 @@ impl Buffer {
         sum
     }
 
+    /// Calls `read` with the earlier sum and the first `count` of the observations that are not in it.
+    pub(crate) fn with_first<R>(&self, count: usize, read: impl FnOnce(&Evidence) -> R) -> R {
+        match &self.sum {
+            Some(sum) if count == 0 => read(sum),
+            Some(_) => read(&self.first(count)),
+            None => SUM.with_borrow_mut(|sum| {
+                if sum.dimension() == self.dimension {
+                    sum.clear();
+                } else {
+                    *sum = Evidence::none(self.dimension);
+                }
+                sum.add_observations(&self.recent[..count * (self.dimension + 1)]);
+                read(sum)
+            }),
+        }
+    }
+
     /// The observations that are not in the sum yet: features and reward of each.
     pub(crate) fn recent(&self) -> impl Iterator<Item = (&[f64], f64)> {
         self.recent.chunks_exact(self.dimension + 1).map(|row| (&row[..self.dimension], row[self.dimension]))
@@ -173,6 +195,7 @@ mod tests {
                 }
                 prop_assert!(buffer.waiting() <= MOST);
             }
+            buffer.with_first(buffer.waiting(), |sum| assert_eq!(sum, &plain));
             prop_assert_eq!(buffer.evidence(), &plain);
             prop_assert_eq!(buffer.clone().take(), plain.clone());
             let mut both = plain.clone();

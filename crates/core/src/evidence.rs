@@ -19,11 +19,27 @@ pub const fn packed(d: usize) -> usize {
 ///
 /// The Gram matrix Σxxᵀ is stored as its lower triangle, row after row: entry (i, j), i ≥ j, is at
 /// `i(i+1)/2 + j`. The wire format is the same.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Evidence {
     gram: Vec<f64>,
     moment: Vec<f64>,
     count: u64,
+    /// The last model that was made of exactly these numbers in this process. Any change of them forgets it, and it never travels.
+    modelled: Option<Modelled>,
+}
+
+/// That a model was made of some evidence: with which regularisation, and the information that it had.
+#[derive(Clone, Copy, Debug)]
+struct Modelled {
+    regularization: f64,
+    information: f64,
+}
+
+/// Evidence is its numbers; whether a model was made of them does not matter.
+impl PartialEq for Evidence {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && self.gram == other.gram && self.moment == other.moment
+    }
 }
 
 /// The most observations that are believed: widths count in `f64`, and sums of counts never wrap.
@@ -46,13 +62,13 @@ impl Evidence {
     /// No observations yet, of `dimension` features each.
     #[must_use]
     pub fn none(dimension: usize) -> Self {
-        Self { gram: vec![0.0; packed(dimension)], moment: vec![0.0; dimension], count: 0 }
+        Self::from_parts_unchecked(vec![0.0; packed(dimension)], vec![0.0; dimension], 0)
     }
 
     /// Evidence from its parts, checked for everything that can be checked cheaply: see
     /// [`check`](Self::check).
     pub fn from_parts(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Result<Self, ProtocolError> {
-        let evidence = Self { gram, moment, count };
+        let evidence = Self::from_parts_unchecked(gram, moment, count);
         evidence.check()?;
         Ok(evidence)
     }
@@ -118,6 +134,7 @@ impl Evidence {
     #[inline]
     pub(crate) fn add_observation(&mut self, x: &[f64], y: f64) {
         let dimension = self.dimension();
+        self.modelled = None;
         Arch::new().dispatch(AddOuter {
             gram: &mut self.gram,
             observations: x,
@@ -133,6 +150,7 @@ impl Evidence {
     /// Adds observations that were checked before, one after the other: features and reward of each.
     pub(crate) fn add_observations(&mut self, observations: &[f64]) {
         let dimension = self.dimension();
+        self.modelled = None;
         let stride = dimension + 1;
         Arch::new().dispatch(AddOuter { gram: &mut self.gram, observations, stride, dimension });
         for row in observations.chunks_exact(stride) {
@@ -150,6 +168,7 @@ impl Evidence {
     /// If the dimensions differ: check what comes from elsewhere first.
     pub fn add(&mut self, other: &Self) {
         assert_eq!(self.dimension(), other.dimension(), "evidence of one dimension adds up");
+        self.modelled = None;
         add_assign(&mut self.gram, &other.gram);
         add_assign(&mut self.moment, &other.moment);
         self.count += other.count;
@@ -158,6 +177,7 @@ impl Evidence {
     /// This and evidence from elsewhere together, unless that is more than numbers can hold.
     pub(crate) fn checked_sum(&self, other: &Self) -> Result<Self, ProtocolError> {
         let mut sum = self.clone();
+        sum.modelled = None;
         sum.count = self.count.saturating_add(other.count);
         add_assign(&mut sum.gram, &other.gram);
         add_assign(&mut sum.moment, &other.moment);
@@ -173,6 +193,7 @@ impl Evidence {
         self.gram.fill(0.0);
         self.moment.fill(0.0);
         self.count = 0;
+        self.modelled = None;
     }
 
     /// The number of features d.
@@ -214,24 +235,37 @@ impl Evidence {
     /// The same observations as if every reward had been xᵀθ: the moment is Σxxᵀθ.
     #[must_use]
     pub(crate) fn with_predictions_of(&self, theta: &[f64]) -> Self {
-        Self { gram: self.gram.clone(), moment: multiply(&self.gram, 0.0, theta), count: self.count }
+        Self::from_parts_unchecked(self.gram.clone(), multiply(&self.gram, 0.0, theta), self.count)
     }
 
     /// The same sums, said to be over `count` observations.
     pub(crate) fn with_count(self, count: u64) -> Self {
-        Self { count, ..self }
+        Self { count, modelled: None, ..self }
     }
 
     pub(crate) fn set_moment(&mut self, moment: &[f64]) {
+        self.modelled = None;
         self.moment.copy_from_slice(moment);
     }
 
     pub(crate) fn gram_mut(&mut self) -> &mut [f64] {
+        self.modelled = None;
         &mut self.gram
     }
 
-    pub(crate) fn from_parts_unchecked(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Self {
-        Self { gram, moment, count }
+    pub(crate) const fn from_parts_unchecked(gram: Vec<f64>, moment: Vec<f64>, count: u64) -> Self {
+        Self { gram, moment, count, modelled: None }
+    }
+
+    /// The information that a model of exactly this evidence had, if one with this `regularization` was made: then a model
+    /// fits it, and all who are handed it need not try again.
+    pub(crate) fn known_information(&self, regularization: f64) -> Option<f64> {
+        self.modelled.filter(|known| known.regularization == regularization).map(|known| known.information)
+    }
+
+    /// Remembers that a model was made of exactly this evidence. Only [`Ridge`](crate::ridge::Ridge) can say so.
+    pub(crate) const fn note_model(&mut self, regularization: f64, information: f64) {
+        self.modelled = Some(Modelled { regularization, information });
     }
 }
 
@@ -307,6 +341,33 @@ mod tests {
                 assert_eq!(evidence.check(), Ok(()), "{tiny} beside {large}");
             }
         }
+    }
+
+    #[test]
+    fn every_change_forgets_the_model_that_was_made_before() {
+        let changes: [fn(&mut Evidence); 8] = [
+            |evidence| evidence.observe(&[1.0, 0.0], 1.0).unwrap(),
+            |evidence| evidence.add_observations(&[1.0, 0.0, 1.0]),
+            |evidence| evidence.add(&evidence.clone()),
+            |evidence| *evidence = evidence.checked_sum(&Evidence::none(2)).unwrap(),
+            Evidence::clear,
+            |evidence| *evidence = evidence.clone().with_count(7),
+            |evidence| evidence.set_moment(&[0.5, 0.5]),
+            |evidence| evidence.gram_mut()[0] = 2.0,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut evidence = Evidence::none(2);
+            evidence.observe(&[1.0, 1.0], 1.0).unwrap();
+            evidence.note_model(0.5, 3.0);
+            assert_eq!(evidence.known_information(0.5), Some(3.0));
+            assert_eq!(evidence.known_information(1.0), None, "that is another model");
+            change(&mut evidence);
+            assert_eq!(evidence.known_information(0.5), None, "change {number}");
+        }
+        let mut evidence = Evidence::none(2);
+        evidence.note_model(0.5, 3.0);
+        assert_eq!(evidence.with_predictions_of(&[1.0, 1.0]).known_information(0.5), None);
+        assert_eq!(evidence, Evidence::none(2), "a model that was made is no part of the numbers");
     }
 
     #[test]

@@ -45,6 +45,9 @@ impl Parcel {
     #[must_use]
     pub fn wrap(evidence: &Evidence) -> Self {
         let d = evidence.dimension();
+        if d > 0 && evidence.count() == 0 {
+            return Self::LowRank(LowRank::new(Vec::new(), Vec::new(), evidence.moment().to_vec(), 0));
+        }
         if 2 * evidence.count() < d as u64 + 1 {
             let rank = usize::try_from(evidence.count()).expect("less than half the dimension");
             let (pivots, columns) = pivoted_cholesky(d, evidence.gram(), rank);

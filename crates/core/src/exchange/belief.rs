@@ -1,6 +1,6 @@
 //! What an agent believes: a snapshot, its own uploads that are not in it yet, and its buffer.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use crate::agent::{AgentView, LinearView};
@@ -26,6 +26,7 @@ pub(crate) struct Belief {
     /// Made anew when it is first needed after a new base: most snapshots are overtaken by a newer one
     /// before the agent acts. A base is accepted only once it was factorised, so nothing fails later.
     derived: OnceCell<Box<Derived>>,
+    memory: Memory,
     /// See [`Derived::since`]: of the model that the view let go of when it went to rest.
     rested_since: Option<usize>,
 }
@@ -40,17 +41,36 @@ struct Derived {
     since: Option<usize>,
 }
 
+/// A model that no longer follows from the view, kept for its memory: every snapshot takes an agent's model, and the choice
+/// after it makes one of the same size. Always written before it is read.
+#[derive(Default)]
+struct Memory(Cell<Option<Box<Derived>>>);
+
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Memory")
+    }
+}
+
 /// How many models that are not needed a thread keeps for their memory.
 const SPARE: usize = 4;
 
 thread_local! {
-    /// Models that views let go of. Every snapshot takes an agent's model and every choice after it makes one of the same
-    /// size: this saves the four allocations of each. Always written before it is read.
+    /// Models of views that went to rest, for those that wake up next. Always written before it is read.
     static SPARES: RefCell<[Option<Box<Derived>>; SPARE]> = const { RefCell::new([const { None }; SPARE]) };
 }
 
 /// Keeps the memory of a model for the next one.
 fn recycle(derived: Option<Box<Derived>>) {
+    if derived.is_none() {
+        return;
+    }
     SPARES.with_borrow_mut(|spares| {
         if let Some(free) = spares.iter_mut().find(|spare| spare.is_none()) {
             *free = derived;
@@ -79,6 +99,7 @@ impl Belief {
             uploads: 0,
             regularization: model.regularization(),
             derived: OnceCell::from(Box::new(Derived { model, fresh_information: 0.0, since: Some(0) })),
+            memory: Memory::default(),
             rested_since: None,
         }
     }
@@ -110,6 +131,7 @@ impl Belief {
     /// Lets go of everything that can be derived again, if that gives the same bits.
     pub(crate) fn rest(&mut self) {
         self.buffer.rest();
+        recycle(self.memory.0.take());
         let Some(since) = self.derived.get().and_then(|derived| derived.since) else { return };
         recycle(self.derived.take());
         self.rested_since = Some(since);
@@ -179,15 +201,17 @@ impl Belief {
             self.derived();
         }
         self.unfreeze();
+        if self.buffer.is_empty() {
+            self.nothing_fresh();
+            return wrap(&Evidence::nothing(self.dimension()));
+        }
         let parcel = wrap(self.buffer.evidence());
-        if !self.buffer.is_empty() {
-            // What the other side will hold after unwrapping, bit for bit.
-            self.in_flight = Some(parcel.to_evidence());
-            self.buffer.clear();
-            if matches!(parcel, Parcel::Rounded(_)) {
-                // The model has observations with all their bits, the view no longer does.
-                self.forget_model();
-            }
+        // What the other side will hold after unwrapping, bit for bit.
+        self.in_flight = Some(parcel.to_evidence());
+        self.buffer.clear();
+        if matches!(parcel, Parcel::Rounded(_)) {
+            // The model has observations with all their bits, the view no longer does.
+            self.forget_model();
         }
         self.nothing_fresh();
         parcel
@@ -274,7 +298,9 @@ impl Belief {
 
     /// The evidence no longer gives the model: it is made anew when it is needed.
     fn forget_model(&mut self) {
-        recycle(self.derived.take());
+        if let Some(derived) = self.derived.take() {
+            self.memory.0.set(Some(derived));
+        }
         self.rested_since = None;
     }
 
@@ -295,22 +321,23 @@ impl Belief {
         // A view that rested makes the model that it let go of: from as many observations as then, and the rest appended.
         let since = self.rested_since.unwrap_or(self.buffer.waiting());
         let whole = since == self.buffer.waiting();
-        let part = (!whole && since > 0).then(|| self.buffer.first(since));
-        let buffered = match &part {
-            _ if whole && !self.buffer.is_empty() => Some(self.buffer.evidence()),
-            part => part.as_ref(),
-        };
-        let mut derived = spare(self.dimension(), self.regularization);
+        let has_buffered = if whole { !self.buffer.is_empty() } else { since > 0 };
+        let known = self.memory.0.take();
+        let mut derived = known.unwrap_or_else(|| spare(self.dimension(), self.regularization));
         let model = &mut derived.model;
         model.forget_drift();
-        let is_base = self.in_flight.is_none() && buffered.is_none();
         // Own observations are positive semidefinite; should rounding make them spoil a base that is fine by itself,
         // the base is what is left to believe.
-        if is_base || model.refresh(sent.clone().chain(buffered)).is_err() {
+        let fits = if has_buffered {
+            self.buffer.with_first(since, |buffered| model.refresh(sent.clone().chain([buffered])).is_ok())
+        } else {
+            self.in_flight.is_some() && model.refresh(sent.clone()).is_ok()
+        };
+        if !fits {
             model.refresh_to(&self.base).expect("a base is factorised before it is accepted");
         }
         let mut fresh_information =
-            if buffered.is_none() { 0.0 } else { (model.information() - self.information_of(sent)).max(0.0) };
+            if has_buffered { (model.information() - self.information_of(sent)).max(0.0) } else { 0.0 };
         for (x, y) in self.buffer.recent().skip(since) {
             fresh_information += model.append(x, y);
         }
@@ -465,6 +492,7 @@ impl Belief {
                 fresh_information: state.fresh_information,
                 since: None,
             })),
+            memory: Memory::default(),
             rested_since: None,
         })
     }

@@ -96,7 +96,7 @@ impl EvidenceRounds {
             let part = part.evidence();
             part.check()?;
             let sum = open.sum.checked_sum(part)?;
-            self.model.clone().refresh([&sum].into_iter())?;
+            self.model.check_fit(&sum)?;
             open.sum = sum;
             if self.trust.is_some() {
                 open.parts.insert(from, part.clone());
@@ -109,10 +109,10 @@ impl EvidenceRounds {
 
     fn finish_if_complete(&mut self) -> Vec<Outgoing> {
         let Some(open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
-        let sum = self.believed(open.parts).unwrap_or(open.sum);
+        let mut sum = self.believed(open.parts).unwrap_or(open.sum);
         // Without trust, every part was checked with the sum so far. Part of a sum that has a model has one, too; should
         // rounding say otherwise, all stays as it was until the next round.
-        if self.model.refresh([&sum].into_iter()).is_ok() {
+        if self.model.refresh_noting(&mut sum).is_ok() {
             self.evidence = Arc::new(sum);
         }
         self.version = self.version.next();

@@ -90,10 +90,10 @@ impl Exchange {
     /// a snapshot, or those that are too far behind now.
     pub(crate) fn replace(
         &mut self,
-        evidence: Evidence,
+        mut evidence: Evidence,
         everybody: bool,
     ) -> Result<Vec<Outgoing>, ProtocolError> {
-        self.model.refresh([&evidence].into_iter())?;
+        self.model.refresh_noting(&mut evidence)?;
         self.evidence = Arc::new(evidence);
         self.version = self.version.next();
         if !everybody {
@@ -131,8 +131,8 @@ impl Exchange {
         }
         let increment = upload.evidence.evidence();
         increment.check()?;
-        let sum = self.evidence.checked_sum(increment)?;
-        self.model.refresh([&sum].into_iter())?;
+        let mut sum = self.evidence.checked_sum(increment)?;
+        self.model.refresh_noting(&mut sum)?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();
         Ok(())

@@ -229,8 +229,8 @@ impl ExchangeCoordinator {
     }
 
     /// Makes `sum` the evidence, or fails and changes nothing.
-    fn replace(&mut self, sum: Evidence) -> Result<(), ProtocolError> {
-        self.model.refresh([&sum].into_iter())?;
+    fn replace(&mut self, mut sum: Evidence) -> Result<(), ProtocolError> {
+        self.model.refresh_noting(&mut sum)?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();
         Ok(())

@@ -11,6 +11,9 @@ use crate::factor::{Factor, Scores, Workspace};
 /// After this many rank-one updates the factor is made anew from the evidence.
 const UPDATES_BETWEEN_REFRESHES: u32 = 256;
 
+/// What is said of evidence that has no model.
+const NO_FIT: ProtocolError = ProtocolError::Evidence("no finite model fits it");
+
 /// The last evidence that came from elsewhere, with its model.
 #[derive(Debug)]
 pub(crate) struct Heard {
@@ -67,7 +70,7 @@ impl Ridge {
             made
         });
         if !made {
-            return Err(ProtocolError::Evidence("no finite model fits it"));
+            return Err(NO_FIT);
         }
         self.updates = 0;
         // An exact zero without data, whatever the rounding of λ's square root.
@@ -75,9 +78,36 @@ impl Ridge {
         Ok(())
     }
 
+    /// Whether a model of this dimension and regularisation fits `evidence`. Nothing changes.
+    pub(crate) fn check_fit(&self, evidence: &Evidence) -> Result<(), ProtocolError> {
+        let (expected, got) = (self.dimension(), evidence.dimension());
+        if expected != got {
+            return Err(ProtocolError::Dimension { expected, got });
+        }
+        let fits = WORKSPACE.with_borrow_mut(|workspace| {
+            workspace.spare(expected).refresh(self.regularization, std::iter::once(evidence))
+        });
+        if fits { Ok(()) } else { Err(NO_FIT) }
+    }
+
+    /// Everything anew from `evidence`, which remembers that this model was made of it; or an error that changes nothing.
+    pub(crate) fn refresh_noting(&mut self, evidence: &mut Evidence) -> Result<(), ProtocolError> {
+        self.refresh(std::iter::once(&*evidence))?;
+        evidence.note_model(self.regularization, self.information);
+        Ok(())
+    }
+
     /// The information of `evidence`, or an error if no model fits it. Many agents hear the same from a
-    /// coordinator: it is factorised for the first of them.
+    /// coordinator: it is factorised for the first of them, unless the coordinator did so in this process.
     pub(crate) fn check(evidence: &Arc<Evidence>, regularization: f64) -> Result<f64, ProtocolError> {
+        if let Some(information) = evidence.known_information(regularization) {
+            return Ok(information);
+        }
+        Self::hear(evidence, regularization)
+    }
+
+    /// Makes a model of `evidence` that others can copy, unless the last one was of the same. Returns its information.
+    fn hear(evidence: &Arc<Evidence>, regularization: f64) -> Result<f64, ProtocolError> {
         let known = WORKSPACE.with_borrow(|workspace| {
             let heard = workspace.heard.as_ref();
             let same = |heard: &&Heard| {
@@ -88,7 +118,12 @@ impl Ridge {
         if let Some(information) = known {
             return Ok(information);
         }
-        let mut model = Self::new(evidence.dimension(), regularization);
+        let last = WORKSPACE.with_borrow_mut(|workspace| workspace.heard.take());
+        let fits = |model: &Self| {
+            model.dimension() == evidence.dimension() && model.regularization == regularization
+        };
+        let last = last.map(|heard| heard.model).filter(fits);
+        let mut model = last.unwrap_or_else(|| Self::new(evidence.dimension(), regularization));
         model.refresh(std::iter::once(&**evidence))?;
         let information = model.information;
         let heard = Heard { evidence: Arc::clone(evidence), model };
@@ -103,10 +138,10 @@ impl Ridge {
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
         }
-        self.information = Self::check(evidence, self.regularization)?;
+        self.information = Self::hear(evidence, self.regularization)?;
         self.updates = 0;
         WORKSPACE.with_borrow(|workspace| {
-            let heard = workspace.heard.as_ref().expect("it was just checked");
+            let heard = workspace.heard.as_ref().expect("it was just made");
             self.factor.copy_from(&heard.model.factor);
         });
         Ok(())

@@ -189,3 +189,26 @@ fn another_dimensions_model_is_not_restored() {
     model.restore(&spoiled).unwrap_err();
     assert_eq!(model.save(), before);
 }
+
+/// What evidence remembers of a model is what making one gives, to the last bit, and what has none is refused as before.
+#[test]
+fn evidence_that_remembers_its_model_is_checked_like_evidence_that_does_not() {
+    let plain = learned(7, 20, 3).evidence;
+    let (mut known, mut model) = (plain.clone(), Ridge::new(7, LAMBDA));
+    model.refresh_noting(&mut known).unwrap();
+    let (plain, known) = (Arc::new(plain), Arc::new(known));
+    for regularization in [LAMBDA, 1.0] {
+        let (one, other) =
+            (Ridge::check(&plain, regularization).unwrap(), Ridge::check(&known, regularization).unwrap());
+        assert_eq!(one.to_bits(), other.to_bits());
+        let mut copies = [Ridge::new(7, regularization), Ridge::new(7, regularization)];
+        copies[0].refresh_to(&plain).unwrap();
+        copies[1].refresh_to(&known).unwrap();
+        assert_eq!(scores(&copies[0]), scores(&copies[1]));
+    }
+    let mut impossible = Evidence::from_parts_unchecked(vec![-1.0], vec![0.0], 1);
+    let mut model = Ridge::new(1, LAMBDA);
+    assert!(model.refresh_noting(&mut impossible).is_err() && model.check_fit(&impossible).is_err());
+    assert_eq!(impossible.known_information(LAMBDA), None);
+    assert!(Ridge::check(&Arc::new(impossible), LAMBDA).is_err());
+}
