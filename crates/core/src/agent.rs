@@ -40,6 +40,16 @@ pub trait Agent: Send {
     /// Chooses one of `arms` for `user`.
     fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError>;
 
+    /// The arm that [`choose`](Self::choose) would choose now, if the agent can tell without changing and asks nothing in
+    /// [`prepare`](Self::prepare). A host with several processors asks ahead of the agent's turn. `None` is always right.
+    fn foresee(&self, _user: UserId, _arms: &Arms) -> Option<usize> {
+        None
+    }
+
+    /// Takes in that the agent chooses what it [foresaw](Self::foresee), having heard and learned nothing since: all that
+    /// [`choose`](Self::choose) does but looking for the arm.
+    fn choose_foreseen(&mut self) {}
+
     /// Learns that the arm with features `arm` gave `reward`; perhaps there is something to say about it.
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError>;
 

@@ -107,6 +107,23 @@ fn runs_whose_offers_other_threads_prepare_have_the_same_bits() {
     }
 }
 
+/// Agents that look for their arms ahead of their turns: of every algorithm, with messages that reach them between look and turn, and
+/// with agents that leave.
+#[test]
+fn agents_that_look_ahead_of_their_turns_give_the_same_bits() {
+    for algorithm in Algorithm::all() {
+        let small = config(&algorithm, JoinPolicy::Lazy);
+        let config = RunConfig { agents: 150, horizon: 400, ..small };
+        let churn = ArrivalConfig::Churn { lifetime: 0.3 };
+        for config in [config.clone(), RunConfig { arrival: churn, ..config }] {
+            let mut log = Log::default();
+            let tally = config.run_rehearsed(2, &mut log).unwrap();
+            let what = format!("{} with {:?}", config.algorithm.name(), config.arrival);
+            assert_same(&(log, tally), &run(&config), &what);
+        }
+    }
+}
+
 /// Networks of five agents that take turns, in every way in which they train and answer rounds; a gauge looks at them in
 /// between, and some leave. Agents that learn alone may all work at the same time.
 #[test]

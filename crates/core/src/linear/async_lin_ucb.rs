@@ -310,6 +310,14 @@ impl Agent for AsyncAgent {
         Ok(choice)
     }
 
+    fn foresee(&self, _user: UserId, arms: &Arms) -> Option<usize> {
+        self.rule.foresee(self.view.model(), self.view.count(), arms, self.choices)
+    }
+
+    fn choose_foreseen(&mut self) {
+        self.choices += 1;
+    }
+
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         self.view.learn(arm, reward)?;
         if let Rule::PerturbedHistory(rule) = &mut self.rule {

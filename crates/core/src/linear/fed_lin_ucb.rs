@@ -111,6 +111,14 @@ impl Agent for FedAgent {
         Ok(choice)
     }
 
+    fn foresee(&self, _user: UserId, arms: &Arms) -> Option<usize> {
+        self.rule.foresee(&self.downloaded, self.view.base().count(), arms, self.choices)
+    }
+
+    fn choose_foreseen(&mut self) {
+        self.choices += 1;
+    }
+
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         self.view.learn(arm, reward)?;
         Ok(upload_if_due(&mut self.view, self.trigger))

@@ -103,6 +103,14 @@ impl Agent for LinearLearner {
         Ok(choice)
     }
 
+    fn foresee(&self, _user: UserId, arms: &Arms) -> Option<usize> {
+        self.rule.foresee(&self.model, self.evidence.count(), arms, self.choices)
+    }
+
+    fn choose_foreseen(&mut self) {
+        self.choices += 1;
+    }
+
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_observation(self.model.dimension(), arm, reward)?;
         self.evidence.observe(arm, reward);

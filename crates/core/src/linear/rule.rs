@@ -36,6 +36,18 @@ impl Rule {
         self.choose_shrunk(model, count, arms, step, 1.0)
     }
 
+    /// The arm that [`choose`](Self::choose) would choose, if choosing changes nothing in the rule.
+    pub(crate) fn foresee(&self, model: &Ridge, count: u64, arms: &Arms, step: u64) -> Option<usize> {
+        check_arms(model.dimension(), arms).ok()?;
+        let choice = match self {
+            Self::Ucb(width) => upper_confidence(model, width.of(model, count), arms),
+            Self::Thompson(rule) => rule.choose(model, count, arms, step, 1.0),
+            Self::InverseGap(rule) => rule.choose(model, count, arms, step, 1.0),
+            Self::PerturbedHistory(_) => return None,
+        };
+        Some(choice.ok()?.arm)
+    }
+
     /// The same with every width multiplied by `shrink`. Perturbed history has none.
     #[inline]
     pub(crate) fn choose_shrunk(

@@ -136,6 +136,14 @@ impl Agent for SyncAgent {
         Ok(choice)
     }
 
+    fn foresee(&self, _user: UserId, arms: &Arms) -> Option<usize> {
+        self.rule.foresee(self.view.model(), self.view.count(), arms, self.choices)
+    }
+
+    fn choose_foreseen(&mut self) {
+        self.choices += 1;
+    }
+
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         self.view.learn(arm, reward)?;
         let urgency = self.view.buffer().count() as f64 * self.view.fresh_information();

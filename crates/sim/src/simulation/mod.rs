@@ -1,5 +1,5 @@
 //! The simulator: a world, an algorithm and a network, run to the end in virtual time. Other threads may prepare what the
-//! world offers, and let agents work whose work concerns nobody else yet.
+//! world offers, let agents look ahead, and let agents work whose work concerns no other agent yet.
 
 mod ahead;
 mod errands;
@@ -128,14 +128,30 @@ impl RunConfig {
         self.play(self.prepare()?, observer, None)
     }
 
-    /// Like [`run`](Self::run), with the same bits, on up to `threads` threads: the others prepare what the world offers, and
-    /// let agents with networks choose, learn and train while the coordinator has nothing to say to anybody else.
-    /// A world from outside of posse is asked on this thread alone; an observer that
-    /// [looks at machines](Observer::looks_at_machines) keeps agents on it, too.
+    /// Like [`run`](Self::run), with the same bits, on up to `threads` threads. The others prepare what the world offers, let
+    /// agents of linear algorithms look for their arms ahead of their turns, and let agents with networks choose, learn and train
+    /// while the coordinator has nothing to say to any other agent. A world from outside of posse is asked on this thread alone;
+    /// an observer that [looks at machines](Observer::looks_at_machines) keeps agents on it, too.
     ///
-    /// Helps as far as worlds and networks take time. Drawing 25 new arms of 25 features for every interaction takes about as
-    /// long as choosing among them; arms from a catalogue take next to nothing.
+    /// Helps in large runs: agents that act again within 64 interactions cannot look ahead, nor can one learner for all. What
+    /// agents learn, and what the coordinator does with their messages, stays on this thread.
     pub fn run_on(&self, threads: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        self.run_ahead(threads, false, observer)
+    }
+
+    /// Runs on several threads with agents that look ahead in every batch, whether that saves time or not. Tests use it to show that
+    /// it changes no bit; it is no part of the interface.
+    #[doc(hidden)]
+    pub fn run_rehearsed(&self, threads: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+        self.run_ahead(threads, true, observer)
+    }
+
+    fn run_ahead(
+        &self,
+        threads: usize,
+        is_patient: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Tally, RunError> {
         let mut cast = self.prepare()?;
         if threads < 2 {
             return self.play(cast, observer, None);
@@ -146,7 +162,9 @@ impl RunConfig {
         let worlds = worlds.map(world).collect::<Result<Vec<_>, ConfigError>>()?;
         std::thread::scope(|scope| {
             if !is_outside {
-                cast.ahead = Some(Ahead::start(scope, worlds, self.horizon));
+                let mut ahead = Ahead::start(scope, worlds, self.horizon);
+                ahead.is_patient = is_patient;
+                cast.ahead = Some(ahead);
             }
             let may_be_ahead = !observer.looks_at_machines();
             let errands = may_be_ahead.then(|| Errands::start(scope, threads - 1));
@@ -274,7 +292,10 @@ impl Cast {
     /// their order.
     fn next(&mut self, step: u64, offer: &mut Offer) {
         match &mut self.ahead {
-            Some(ahead) => ahead.next(step, offer),
+            Some(ahead) => {
+                ahead.next(&mut *self.world, &mut *self.arrivals, step, offer);
+                ahead.hand_out();
+            }
             None => ahead::ask(&mut *self.world, &mut *self.arrivals, step, offer),
         }
     }

@@ -104,6 +104,8 @@ impl Ideal {
             self.pass(level, place, passed);
             return Ok(());
         }
+        self.call_home(child);
+        self.rehearsals.forget(child);
         if let Some(ticket) = self.hears_elsewhere(child, &message) {
             observer.observe(&Event::Down { agent: child, message: &message }, self);
             self.letters.push_back(Letter::Answer(child, ticket));

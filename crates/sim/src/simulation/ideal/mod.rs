@@ -2,6 +2,7 @@
 
 mod awake;
 mod letters;
+mod rehearsals;
 mod under_way;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,6 +11,7 @@ use posse_core::{
     Agent, AgentId, Coordinator, Entrance, Incarnation, Passed, Placement, Relay, Tick, TimeSpan, Uplink,
 };
 
+use super::ahead::Ahead;
 use super::errands::{Deed, Errands, Ticket};
 use super::population::Population;
 use super::{Cast, RunConfig, RunError, report};
@@ -20,6 +22,7 @@ use crate::world::{Offer, World};
 pub(super) use awake::AWAKE;
 use awake::Awake;
 use letters::Letter;
+use rehearsals::Rehearsals;
 use under_way::Pending;
 
 /// The time of the first interaction. Every message is delivered at once and the simulator never calls `tick`, so no
@@ -34,7 +37,7 @@ struct Ideal {
     coordinator: Box<dyn Coordinator>,
     /// By depth, those below the coordinator first. Empty without relays.
     relays: Vec<Vec<Box<dyn Relay>>>,
-    /// Those that have entered; an agent on an errand is not here.
+    /// Those that have entered; an agent on an errand, or that looks ahead, is not here.
     agents: Vec<Option<Box<dyn Agent>>>,
     /// Whether each agent has joined the coordinator yet.
     joined: Vec<bool>,
@@ -42,6 +45,9 @@ struct Ideal {
     seen: Vec<bool>,
     letters: VecDeque<Letter>,
     awake: Awake,
+    /// Where offers come from, if other threads prepare them.
+    ahead: Option<Ahead>,
+    rehearsals: Rehearsals,
     now: Tick,
     tally: Tally,
     gauge: Gauge,
@@ -66,6 +72,9 @@ pub(super) fn run(
     errands: Option<Errands>,
 ) -> Result<Tally, RunError> {
     let count = usize::try_from(config.agents).expect("agents fit in memory");
+    let communicates = config.algorithm.placement() == Placement::PerAgent;
+    // One learner for all acts at every turn, so it can never look ahead.
+    let may_rehearse = cast.ahead.is_some() && communicates && !observer.looks_at_machines();
     let mut ideal = Ideal {
         population: config.population(&cast),
         coordinator: cast.levels.coordinator(cast.shape)?,
@@ -75,6 +84,8 @@ pub(super) fn run(
         seen: vec![false; count],
         letters: VecDeque::new(),
         awake: Awake::new(awake, count),
+        rehearsals: Rehearsals::new(may_rehearse, count),
+        ahead: cast.ahead.take(),
         now: START,
         tally: Tally { agents: config.agents, ..Tally::default() },
         gauge: Gauge::new(config.horizon),
@@ -91,7 +102,6 @@ pub(super) fn run(
             ideal.join_parent(level, AgentId(relay as u64));
         }
     }
-    let communicates = config.algorithm.placement() == Placement::PerAgent;
     if config.joins_at_start() {
         for agent in (0..config.agents).map(AgentId) {
             ideal.enter(agent, &cast)?;
@@ -109,7 +119,7 @@ pub(super) fn run(
         for agent in departures {
             ideal.leave(agent, observer)?;
         }
-        cast.next(step, &mut offer);
+        ideal.next(step, &mut cast, &mut offer);
         let learner = ideal.population.learner(offer.agent);
         ideal.wait_for(learner, communicates, &*cast.world, observer)?;
         ideal.enter(learner, &cast)?;
@@ -139,6 +149,19 @@ pub(super) fn run(
 }
 
 impl Ideal {
+    /// Fills in the offer of interaction `step`, and lets agents look ahead.
+    fn next(&mut self, step: u64, cast: &mut Cast, offer: &mut Offer) {
+        let begins_batch = Ahead::begins_batch(step);
+        if begins_batch {
+            self.end_rehearsal();
+        }
+        let Some(ahead) = &mut self.ahead else { return cast.next(step, offer) };
+        ahead.next(&mut *cast.world, &mut *cast.arrivals, step, offer);
+        if begins_batch {
+            self.rehearse(offer.agent);
+        }
+    }
+
     fn enter(&mut self, agent: AgentId, cast: &Cast) -> Result<(), RunError> {
         let place = &mut self.agents[agent.0 as usize];
         if place.is_none() {
@@ -191,6 +214,8 @@ impl Ideal {
             return Ok(());
         }
         observer.observe(&Event::Leaving { agent }, self);
+        self.call_home(agent);
+        self.rehearsals.forget(agent);
         // What it did not share leaves with it.
         let gone = self.agents[place].take();
         self.tally.lost_observations += gone.map_or(0, |agent| {
@@ -222,8 +247,15 @@ impl Ideal {
             self.deliver(observer)?;
             self.recall(agent);
         }
+        let foreseen = self.rehearsals.take(agent);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
-        let arm = machine.choose(offer.user, &offer.arms).map_err(refused)?.arm;
+        let arm = match foreseen {
+            Some(arm) => {
+                machine.choose_foreseen();
+                arm
+            }
+            None => machine.choose(offer.user, &offer.arms).map_err(refused)?.arm,
+        };
         self.chose(step, arm, offer, observer);
         let machine = self.agents[agent.0 as usize].as_mut().expect("it was there a moment ago");
         let reward = offer.reward(arm);
@@ -272,6 +304,7 @@ impl Ideal {
 
     fn look_and_report(&mut self, world: &dyn World, observer: &mut dyn Observer) -> Result<(), RunError> {
         if self.gauge.is_due(self.tally.interactions) {
+            self.end_rehearsal();
             let mut tally = std::mem::take(&mut self.tally);
             look(&mut tally, self, world);
             self.tally = tally;
