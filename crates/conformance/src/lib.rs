@@ -12,7 +12,7 @@
 //!
 //! The promises are those of [`Agent`](posse_core::Agent) and [`Coordinator`](posse_core::Coordinator): the same
 //! calls give the same bytes; a restored machine goes on as if nothing had happened; every observation is counted
-//! once; an error changes nothing; the order of arms does not matter; and over links that lose and repeat frames
+//! once; an error changes nothing; what an agent foresees it chooses; the order of arms does not matter; and over links that lose and repeat frames
 //! nothing is counted twice and everything arrives in the end.
 #![forbid(unsafe_code)]
 
@@ -51,11 +51,12 @@ type Promise = fn(&Algorithm, Shape) -> Result<(), Violation>;
 ///
 /// Settings should let agents speak within a few dozen interactions; otherwise there is little to see.
 pub fn check(algorithm: &Algorithm, shape: Shape) -> Result<(), Violation> {
-    let promises: [Promise; 9] = [
+    let promises: [Promise; 10] = [
         machines::repeats,
         machines::restores,
         machines::counts_once,
         machines::shows_what_it_learns,
+        machines::foresees_what_it_chooses,
         machines::ignores_the_order_of_arms,
         machines::takes_the_only_arm,
         machines::refuses_bad_input_unchanged,

@@ -78,6 +78,31 @@ fn pick(algorithm: &Algorithm, shape: Shape, original: &dyn Agent, arms: &Arms) 
     Ok(arms.row(choice.arm).to_vec())
 }
 
+pub(crate) fn foresees_what_it_chooses(algorithm: &Algorithm, shape: Shape) -> Outcome {
+    let wrong = broken("an agent that foresees a choice makes it, and foreseeing changes nothing");
+    let host = Host::played(algorithm, shape, false).map_err(&wrong)?;
+    let state = host.agents[0].save();
+    let twin = || -> Result<Box<dyn Agent>, String> {
+        let mut twin = agent(algorithm, shape, 0)?;
+        twin.restore(&state).map_err(|error| error.to_string())?;
+        Ok(twin)
+    };
+    for step in 0..10 {
+        let arms = arms(shape, 2000 + step);
+        let (mut one, mut two) = (twin().map_err(&wrong)?, twin().map_err(&wrong)?);
+        let Some(foreseen) = one.foresee(UserId(0), &arms) else { continue };
+        if one.save() != state {
+            return Err(wrong(format!("offer {step}: its state changed")));
+        }
+        let chosen = two.choose(UserId(0), &arms).map_err(|error| wrong(error.to_string()))?.arm;
+        one.choose_foreseen();
+        if foreseen != chosen || one.save() != two.save() {
+            return Err(wrong(format!("offer {step}: it foresaw arm {foreseen} and chose arm {chosen}")));
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn ignores_the_order_of_arms(algorithm: &Algorithm, shape: Shape) -> Outcome {
     let wrong = broken("the order of the arms does not matter, but for ties");
     let host = Host::played(algorithm, shape, false).map_err(&wrong)?;

@@ -21,6 +21,8 @@ enum Bug {
     Forgets,
     /// An observation that is refused counts all the same.
     LearnsFromErrors,
+    /// The arm that was foreseen is always the first.
+    ForeseesTheFirst,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,14 @@ impl Agent for PlantedAgent {
     fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         let choice = self.inner.choose(user, arms)?;
         Ok(if self.bug == Bug::LikesTheFirst { Choice { arm: 0, ..choice } } else { choice })
+    }
+
+    fn foresee(&self, user: UserId, arms: &Arms) -> Option<usize> {
+        if self.bug == Bug::ForeseesTheFirst { Some(0) } else { self.inner.foresee(user, arms) }
+    }
+
+    fn choose_foreseen(&mut self) {
+        self.inner.choose_foreseen();
     }
 
     fn learn(&mut self, user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
@@ -161,7 +171,14 @@ fn without_a_bug_every_family_passes() {
 
 #[test]
 fn every_planted_bug_is_noticed_in_every_family() {
-    let bugs = [Bug::Drops, Bug::Doubles, Bug::LikesTheFirst, Bug::Forgets, Bug::LearnsFromErrors];
+    let bugs = [
+        Bug::Drops,
+        Bug::Doubles,
+        Bug::LikesTheFirst,
+        Bug::Forgets,
+        Bug::LearnsFromErrors,
+        Bug::ForeseesTheFirst,
+    ];
     for inner in families() {
         for bug in bugs {
             assert!(judged(&inner, bug).is_err(), "{} with the bug {bug:?} passed", inner.name());
