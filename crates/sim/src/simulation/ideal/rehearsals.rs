@@ -92,7 +92,7 @@ impl Ideal {
                 has_foreseen |= arm.is_some();
             }
         }
-        // Agents of one algorithm can all tell, or none of them can.
+        // Agents of one algorithm can all tell, or none of them can. If a whole batch could not, it is not tried again.
         self.rehearsals.are_held = has_foreseen;
         self.rehearsals.machines = std::mem::take(&mut rehearsal.machines);
         self.rehearsals.arms = std::mem::take(&mut rehearsal.arms);
