@@ -19,6 +19,7 @@
 mod delivery;
 mod host;
 mod machines;
+pub mod planted;
 mod relay_links;
 mod relays;
 mod tree;

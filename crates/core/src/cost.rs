@@ -89,14 +89,16 @@ impl Uplink {
             | Self::RoundLoss { .. }
             | Self::NetworkRequest { .. } => Cost::control(bytes),
             Self::Extension(extension) => Cost::of_extension(extension, bytes),
-            // The matrix, the vector, the network and its alpha; in the paper the agent's own matrix too.
+            // The matrix, the vector, the network and its alpha, and of a relay the widths of the agents below it; in the
+            // paper the agent's own matrix too.
             Self::NetworkPart(part) => {
                 let p = part.evidence.parameters();
                 let matrix = match part.evidence {
                     NetworkEvidence::Full(_) => p * p,
                     NetworkEvidence::Diagonal { .. } => p,
                 };
-                let scalars = part.evidence.scalars() + part.weights.len() + 1;
+                let widths = part.sum.as_ref().map_or(0, |sum| sum.widths.entries.len());
+                let scalars = part.evidence.scalars() + part.weights.len() + 1 + widths;
                 let paper_scalars = (2 * matrix + 2 * p + 1) as u64;
                 Cost { paper_scalars, ..Cost::numbers(scalars, bytes) }
             }

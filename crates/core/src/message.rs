@@ -6,7 +6,9 @@ use std::sync::Arc;
 pub use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
-pub use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
+pub use crate::neural::{
+    NetworkEvidence, NetworkModel, NetworkPart, NetworkState, NetworkSum, Weights, WidthSum,
+};
 use crate::parcel::Parcel;
 pub use crate::privacy::{
     OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureOutcome, SecureUplink,

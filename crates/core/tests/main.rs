@@ -8,6 +8,7 @@ mod gradient_rounds;
 mod kernel;
 mod layers;
 mod model_relays;
+mod network_relays;
 mod neural;
 mod privacy;
 mod refusals;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::support::NOW;
 use crate::support::host::cases;
+use posse_conformance::planted::{Fault, with_faulty_relays};
 use posse_core::*;
 
 const FEDERATION: Federation = Federation { agents: 3, horizon: 1000, seed: Seed(11) };
@@ -34,6 +35,7 @@ fn every_algorithm_with_relays_keeps_their_promises() {
         "fed-glb-ucb-1",
         "fed-glb-ucb-2",
         "fed-glb-ucb-3",
+        "fn-ucb",
     ] {
         assert!(checked.contains(&name), "{name} has relays");
     }
@@ -251,6 +253,39 @@ impl Recipe for Doubling {
         let inner = Recipe::relay(&self.0, shape, above)?;
         Some(Box::new(DoublingRelay { inner }))
     }
+}
+
+/// Relays of rounds that count parts twice or forget them, or add gradients up twice, break the promise that is about it.
+#[test]
+fn relays_of_rounds_that_add_up_wrongly_are_found_out() {
+    let small = NeuralConfig { hidden_width: 4, training_steps: 3, ..Default::default() };
+    let neural = NeuralConfig { statistic: Precondition::Diagonal, ..small };
+    let networks = Algorithm::FnUcb(FnUcb { neural, ..Default::default() });
+    let models = Algorithm::FedGlbUcb(FedGlbUcb { round_threshold: Threshold(1.0), ..Default::default() });
+    let online = Algorithm::FedGlbUcb3(FedGlbUcb3 { round_every: 10, ..Default::default() });
+    let shape = Shape::shared(4);
+    let found = |algorithm: &Algorithm, fault| {
+        let faulty = with_faulty_relays(algorithm, fault);
+        posse_conformance::check_relays(&faulty, shape).unwrap_err()
+    };
+    for algorithm in [&networks, &models, &online] {
+        posse_conformance::check_relays(algorithm, shape).unwrap();
+        for fault in [Fault::CountsTwice, Fault::Forgets] {
+            let violation = found(algorithm, fault);
+            assert!(
+                violation.promise.contains("counted once"),
+                "{}, {fault:?}: {violation}",
+                algorithm.name()
+            );
+        }
+    }
+    // Where nothing bounds rewards, no gradient is impossible.
+    let link = LinkFunction::Identity;
+    let model = GlmConfig { link, ..Default::default() };
+    let update = SolverConfig { solver: Solver::Newton, ..Default::default() };
+    let models = FedGlbUcb { model, update, round_threshold: Threshold(1.0), ..Default::default() };
+    let violation = found(&Algorithm::FedGlbUcb(models), Fault::DoublesGradients);
+    assert!(violation.promise.contains("choose as they would"), "{violation}");
 }
 
 #[test]

@@ -57,7 +57,8 @@ fn uplink_cost(message: &Uplink) -> Cost {
                 NetworkEvidence::Full(_) => p * p,
                 NetworkEvidence::Diagonal { squares, .. } => squares.len(),
             };
-            let sent = part.evidence.scalars() + p + 1;
+            let widths = part.sum.as_ref().map_or(0, |sum| sum.widths.entries.len());
+            let sent = part.evidence.scalars() + p + 1 + widths;
             Cost { paper_scalars: (2 * matrix + 2 * p + 1) as u64, ..numbers(sent) }
         }
         Uplink::Weights(weights) => numbers(weights.weights.len()),

@@ -1,10 +1,11 @@
 //! Federations with relays: what agents notice of them, what they save at the root, and that nothing is counted
 //! twice whatever goes wrong.
 
+use posse_conformance::planted::{Fault, with_faulty_relays};
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, GlmConfig, JoinPolicy,
-    LinkFunction, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Sharing, Stream, SyncLinUcb, Threshold,
-    TimeSpan,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, FnUcb, GlmConfig,
+    JoinPolicy, LinkFunction, NeuralConfig, Precondition, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed,
+    Sharing, Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;
@@ -154,6 +155,44 @@ fn models_through_relays_are_the_models_of_all_agents() {
     }
 }
 
+/// Small networks, with every kind of training and statistics that travels.
+fn rounds_of_networks(join: JoinPolicy, round_deadline: Option<TimeSpan>) -> [Algorithm; 3] {
+    let rounds = RoundConfig { join, round_deadline, ..Default::default() };
+    let networks = |statistic, training| {
+        let neural = NeuralConfig { hidden_width: 3, training_steps: 4, statistic, ..Default::default() };
+        let (rounds, averaging_rounds) = (rounds.clone(), 2);
+        FnUcb { neural, rounds, training, averaging_rounds, ..Default::default() }
+    };
+    [
+        Algorithm::FnUcb(networks(Precondition::Full, TrainingMode::Fedavg)),
+        Algorithm::FnUcb(FnUcb {
+            round_threshold: Threshold(3.0),
+            lockstep: false,
+            ..networks(Precondition::Diagonal, TrainingMode::Independent)
+        }),
+        Algorithm::FnUcb(networks(Precondition::Diagonal, TrainingMode::FedavgRounds)),
+    ]
+}
+
+/// Widths are means over agents, and networks are weighted by what their agents saw, whatever relay they are below.
+/// Sums of sums round otherwise, by some 1e-16: no choice depended on it here.
+#[test]
+fn networks_through_relays_are_the_networks_of_all_agents() {
+    for (seed, join) in [(0, JoinPolicy::Eager), (1, JoinPolicy::Lazy)] {
+        for algorithm in rounds_of_networks(join, None) {
+            let flat = small(seed, 7, 150, algorithm);
+            let (log, tally) = run(&flat);
+            assert!(tally.rounds > 3, "{} rounds", tally.rounds);
+            for topology in [tree(2, 1), tree(2, 3), tree(3, 2)] {
+                let (other, through) = run(&RunConfig { topology, ..flat.clone() });
+                assert_eq!(log.choices(), other.choices(), "seed {seed}: {:?}", flat.algorithm);
+                assert_eq!((tally.rounds, tally.up.messages), (through.rounds, through.up.messages));
+                assert!(through.messages_at_root() < tally.messages_at_root());
+            }
+        }
+    }
+}
+
 #[test]
 fn perfect_links_change_nothing_at_any_level() {
     let algorithms = [
@@ -161,8 +200,11 @@ fn perfect_links_change_nothing_at_any_level() {
         Algorithm::FedLinUcb(FedLinUcb { upload_threshold: Some(Threshold(1.5)), ..Default::default() }),
         Algorithm::SyncLinUcb(SyncLinUcb { round_threshold: Threshold(1.0), ..Default::default() }),
     ];
-    for algorithm in algorithms.into_iter().chain(rounds_of_models(JoinPolicy::Eager, None)) {
-        let ideal = RunConfig { topology: tree(3, 2), ..small(3, 8, 400, algorithm) };
+    let rounds = rounds_of_models(JoinPolicy::Eager, None);
+    let networks = rounds_of_networks(JoinPolicy::Eager, None);
+    for algorithm in algorithms.into_iter().chain(rounds).chain(networks) {
+        let horizon = if algorithm.name() == "fn-ucb" { 150 } else { 400 };
+        let ideal = RunConfig { topology: tree(3, 2), ..small(3, 8, horizon, algorithm) };
         let network = NetworkConfig { latency: Some(TimeSpan::ZERO), ..NetworkConfig::default() };
         let linked = RunConfig { network, ..ideal.clone() };
         let ((log, ideal), (other, linked)) = (run(&ideal), run(&linked));
@@ -207,7 +249,11 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
         ..protocol(gamma(&mut draw), gamma(&mut draw))
     };
     let join = protocol.join;
-    let algorithm = match draw.below(10) {
+    let algorithm = match draw.below(12) {
+        10 | 11 => {
+            let deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
+            pick(&mut draw, &rounds_of_networks(join, deadline))
+        }
         7..=9 => {
             let deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
             let [one, two, three, four] = rounds_of_models(join, deadline);
@@ -319,6 +365,28 @@ fn a_relay_that_counts_twice_is_caught() {
         invariants.violation().is_some()
     });
     assert!(caught.count() >= 15, "uploads that count twice at a relay are noticed");
+}
+
+/// Relays of rounds that count parts twice, or forget them, break the same invariants that hold without the fault.
+#[test]
+fn relays_of_rounds_that_count_twice_or_forget_are_caught() {
+    let [whole, .., online] = rounds_of_models(JoinPolicy::Eager, None);
+    let [_, networks, _] = rounds_of_networks(JoinPolicy::Eager, None);
+    for algorithm in [whole, online, networks] {
+        let config = RunConfig { topology: tree(2, 2), ..small(3, 6, 120, algorithm) };
+        let network = NetworkConfig { latency: Some(TimeSpan::from_millis(1)), ..NetworkConfig::default() };
+        let config = RunConfig { network, ..config };
+        let violated = |algorithm: &Algorithm| {
+            let mut invariants = Invariants::of(algorithm);
+            let _ = RunConfig { algorithm: algorithm.clone(), ..config.clone() }.run(&mut invariants);
+            invariants.violation().map(|violation| format!("{violation:?}"))
+        };
+        assert_eq!(violated(&config.algorithm), None, "{}", config.algorithm.name());
+        for fault in [Fault::CountsTwice, Fault::Forgets] {
+            let found = violated(&with_faulty_relays(&config.algorithm, fault));
+            assert!(found.is_some(), "{}, {fault:?}", config.algorithm.name());
+        }
+    }
 }
 
 #[test]

@@ -3,15 +3,16 @@
 use crate::agent::{Agent, Shape};
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
-use crate::evidence::packed;
 use crate::exchange::{JoinPolicy, Silent};
 use crate::federation::{Federation, Placement};
 use crate::ids::AgentId;
+use crate::neural::network_relay::NetworkRelay;
+use crate::neural::statistic::Statistic;
 use crate::neural::update_rounds::UpdateRounds;
-use crate::neural::{FnUcb, NeuralUcb, Precondition};
+use crate::neural::{FnUcb, NeuralUcb};
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Payload, Recipe, Sharing};
-use crate::relay::Relaying;
+use crate::relay::{Relay, Relaying, UpperLink};
 
 impl Recipe for NeuralUcb {
     fn name(&self) -> &'static str {
@@ -50,6 +51,13 @@ impl Recipe for NeuralTs<'_> {
 
     fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
         Box::new(self.0.agent(self.name(), true, id, shape.dimension(), federation.seed))
+    }
+}
+
+impl FnUcb {
+    /// Numbers of a matrix over so many parameters.
+    const fn matrix(&self, parameters: usize) -> u64 {
+        Statistic::scalars(self.neural.statistic, parameters) as u64
     }
 }
 
@@ -100,11 +108,20 @@ impl Recipe for FnUcb {
     }
 
     fn relaying(&self, _federation: &Federation) -> Relaying {
-        Relaying::No(if self.is_pooled() {
-            "its agents never speak: there is nothing to relay"
-        } else {
-            "its widths are means over the matrices of single agents, which a sum hides"
-        })
+        if self.is_pooled() {
+            return Relaying::No("its agents never speak: there is nothing to relay");
+        }
+        if !self.less_communication && self.privacy.is_none() {
+            return Relaying::No(
+                "with less_communication = false every agent is sent the matrix of every other, which relays add up: set it \
+                 to true",
+            );
+        }
+        Relaying::ByRounds
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(NetworkRelay::new(self, shape.dimension(), above)))
     }
 
     fn placement(&self) -> Placement {
@@ -120,14 +137,18 @@ impl Recipe for FnUcb {
         if self.privacy.is_some() {
             return Payload { parts: 1, vector: p as u64, matrix: 0 };
         }
-        let matrix = if self.neural.statistic == Precondition::Full { packed(p) } else { p };
-        Payload { parts: 1, vector: p as u64, matrix: matrix as u64 }
+        // The second matrix is a relay's: the sum of the inverses of all agents below it.
+        Payload { parts: 1, vector: p as u64, matrix: 2 * self.matrix(p) }
     }
 
     /// The matrix of all, and the agents' own ones or their mean.
     fn largest_download(&self, dimension: u64, agents: u64) -> u64 {
         let widths = if self.less_communication { 1 } else { agents };
-        self.largest_upload(dimension).matrix.saturating_mul(widths.saturating_add(1))
+        let matrix = match self.privacy {
+            Some(_) => 0,
+            None => self.matrix(self.neural.parameters(dimension as usize)),
+        };
+        matrix.saturating_mul(widths.saturating_add(1))
     }
 
     fn too_long(&self, _dimension: u64, _agents: u64) -> ConfigError {

@@ -247,6 +247,7 @@ impl FnAgent {
             weights: self.learner.network.parameters(),
             alpha,
             trained,
+            sum: None,
         })
     }
 

@@ -136,9 +136,8 @@ impl Inverse {
         whole
     }
 
-    /// The mean of some inverses, packed. None of them needs a matrix for it.
-    pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Vec<f64> {
-        let share = 1.0 / all.len().max(1) as f64;
+    /// The sum of some inverses, each times `share`, packed. None of them needs a matrix for it.
+    pub(crate) fn weighted_sum<'a>(all: impl Iterator<Item = &'a Self>, share: f64) -> Vec<f64> {
         let (mut sum, mut columns): (Vec<f64>, Vec<Column>) = (Vec::new(), Vec::new());
         for inverse in all {
             sum.resize(packed(inverse.parameters), 0.0);

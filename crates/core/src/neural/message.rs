@@ -8,7 +8,7 @@ use crate::evidence::packed;
 use crate::ids::{RoundId, Version};
 use crate::parcel::LowRank;
 
-/// An agent's part of a round of networks.
+/// An agent's part of a round of networks, or a relay's, which is the sum of its children's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkPart {
     /// The number of the round that this answers.
@@ -18,12 +18,36 @@ pub struct NetworkPart {
     pub start: u64,
     /// What the gradients of its observations add up to since the last round that included it.
     pub evidence: NetworkEvidence,
-    /// θ: the parameters of its network.
+    /// θ: the parameters of its network; of a relay the mean of its children's networks, empty if it has none.
     pub weights: Vec<f64>,
     /// α: how far it would trust the network, between 0 and 1.
     pub alpha: f64,
     /// Whether the network was trained for this round.
     pub trained: bool,
+    /// Of a relay: what its numbers are over.
+    pub sum: Option<NetworkSum>,
+}
+
+/// What the numbers of a relay's part are over, and the widths of the agents below it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkSum {
+    /// How many networks the mean is over.
+    pub networks: u64,
+    /// How many observations those networks were trained on, or could have been: the weight of the mean.
+    pub seen: u64,
+    /// The inverses of the matrices of all agents below the relay, as they are with this part.
+    pub widths: WidthSum,
+    /// An agent below the relay has answered and has news already: who is still waited for answers with what there is.
+    pub hurried: bool,
+}
+
+/// The sum of the inverses of some agents' own matrices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WidthSum {
+    /// How many agents' inverses these are.
+    pub agents: u64,
+    /// Their sum, packed or diagonal; empty without agents, and where statistics stay with agents.
+    pub entries: Vec<f64>,
 }
 
 /// What gradients φ of chosen arms and their rewards y add up to.
@@ -78,6 +102,14 @@ pub struct NetworkState {
     pub alpha: f64,
     /// The inverses of the agents' own matrices, packed or diagonal, or their mean alone.
     pub widths: Vec<Arc<Vec<f64>>>,
+}
+
+impl NetworkPart {
+    /// How many networks the part holds: of an agent 1, or 0 if it has nothing to share.
+    #[must_use]
+    pub fn networks(&self) -> u64 {
+        self.sum.as_ref().map_or(u64::from(!self.weights.is_empty()), |sum| sum.networks)
+    }
 }
 
 impl NetworkEvidence {

@@ -48,6 +48,41 @@ pub(crate) fn wrap(kind: Precondition, rows: &[Row], parameters: usize) -> Netwo
     }
 }
 
+/// What several parts of a round, which were checked, add up to, for travel.
+pub(crate) fn joined<'e>(
+    kind: Precondition,
+    parts: impl Iterator<Item = &'e NetworkEvidence>,
+    parameters: usize,
+) -> NetworkEvidence {
+    let parts: Vec<&NetworkEvidence> = parts.filter(|part| part.count() > 0).collect();
+    if let [alone] = parts.as_slice() {
+        return (*alone).clone();
+    }
+    let count = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.count()));
+    let (mut rows, mut sums) = (Vec::new(), vec![0.0; parameters]);
+    let mut vector = vec![0.0; parameters];
+    for part in parts {
+        let moment = match part {
+            NetworkEvidence::Full(factor) => {
+                rows.extend(unwrap(factor).expect("it was checked when it came"));
+                &factor.moment
+            }
+            NetworkEvidence::Diagonal { squares, moment, .. } => {
+                sums.iter_mut().zip(squares).for_each(|(sum, value)| *sum += value);
+                moment
+            }
+        };
+        vector.iter_mut().zip(moment).for_each(|(sum, value)| *sum += value);
+    }
+    match kind {
+        Precondition::Full => {
+            let (pivots, columns) = pivoted_cholesky(&rows, parameters);
+            NetworkEvidence::Full(LowRank::new(pivots, columns, vector, count))
+        }
+        Precondition::Diagonal => NetworkEvidence::Diagonal { squares: sums, moment: vector, count },
+    }
+}
+
 /// The pivoted Cholesky factor of Σφφᵀ, without forming it: at most as many columns as rows.
 fn pivoted_cholesky(rows: &[Row], parameters: usize) -> (Vec<u32>, Vec<f64>) {
     let mut left = vec![0.0; parameters];

@@ -215,6 +215,11 @@ impl Statistic {
     /// The mean of the inverses of some statistics, packed or diagonal.
     pub(crate) fn mean_inverse<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Vec<f64> {
         let share = 1.0 / all.len().max(1) as f64;
+        Self::weighted_inverses(all, share)
+    }
+
+    /// The sum of the inverses of some statistics, each times `share`, packed or diagonal. Empty without any.
+    pub(crate) fn weighted_inverses<'a>(all: impl Iterator<Item = &'a Self>, share: f64) -> Vec<f64> {
         let mut sum: Vec<f64> = Vec::new();
         let mut inverses = Vec::new();
         for statistic in all {
@@ -226,7 +231,7 @@ impl Statistic {
                 }
             }
         }
-        if inverses.is_empty() { sum } else { Inverse::mean(inverses.into_iter()) }
+        if inverses.is_empty() { sum } else { Inverse::weighted_sum(inverses.into_iter(), share) }
     }
 
     /// Whether no number is lost to overflow, now or with the next observations.

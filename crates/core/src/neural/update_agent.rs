@@ -166,6 +166,7 @@ impl UpdateAgent {
             weights,
             alpha: 0.0,
             trained: gives,
+            sum: None,
         })
     }
 

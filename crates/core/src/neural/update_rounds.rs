@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::fn_ucb::FnUcb;
-use super::message::{NetworkModel, NetworkPart, NetworkState};
+use super::message::{NetworkModel, NetworkPart, NetworkState, WidthSum};
 use super::network::{Layout, Network};
 use super::update_agent::no_updates;
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
@@ -72,24 +72,7 @@ impl UpdateRounds {
     }
 
     fn check(&self, part: &NetworkPart) -> Result<(), ProtocolError> {
-        if self.start.is_some_and(|start| start != part.start) {
-            return Err(ProtocolError::Model("its network started from other parameters"));
-        }
-        part.evidence.check()?;
-        if part.evidence.parameters() != 0 {
-            return Err(ProtocolError::Evidence("statistics stay with agents here"));
-        }
-        if part.weights.is_empty() {
-            let silent = part.evidence.count() == 0 && !part.trained;
-            return if silent {
-                Ok(())
-            } else {
-                Err(ProtocolError::Evidence("observations without an update"))
-            };
-        }
-        let update = Network::from_parameters(self.layout, &part.weights);
-        let sound = update.is_some_and(|update| update.is_sound());
-        if sound { Ok(()) } else { Err(ProtocolError::Model("its update is not one of a network")) }
+        check_update(self.layout, self.start, part)
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
@@ -101,7 +84,9 @@ impl UpdateRounds {
             // What comes too late for its round counts for nothing: its agent hears in the model that it did not.
             return if round > self.round { Err(ProtocolError::Round(round)) } else { Ok(Vec::new()) };
         };
-        self.start.get_or_insert(part.start);
+        if part.sum.is_none() || part.networks() > 0 {
+            self.start.get_or_insert(part.start);
+        }
         open.waiting.remove(&from);
         open.parts.insert(from, part);
         Ok(self.go_on())
@@ -118,11 +103,12 @@ impl UpdateRounds {
 
     /// Adds the mean of the updates, as much of it as noise does not explain, and tells all agents.
     fn commit(&mut self, open: &OpenUpdateRound) -> Vec<Outgoing> {
-        let updates = || open.parts.values().map(|part| &part.weights).filter(|update| !update.is_empty());
-        let n = updates().count() as f64;
+        let n = open.parts.values().map(NetworkPart::networks).fold(0, u64::saturating_add) as f64;
         let mut mean = vec![0.0; self.layout.parameters()];
-        for update in updates() {
-            mean.iter_mut().zip(update).for_each(|(sum, value)| *sum += value / n);
+        for part in open.parts.values() {
+            // A relay's mean counts as often as there are updates in it. The noise of each is in the sum once.
+            let networks = part.networks() as f64;
+            mean.iter_mut().zip(&part.weights).for_each(|(sum, value)| *sum += value * networks / n);
         }
         let factor = kept(&mean, self.variance / n);
         let mut weights = self.shared.weights.clone();
@@ -157,6 +143,37 @@ impl UpdateRounds {
         open.parts.remove(&agent);
         self.go_on()
     }
+}
+
+/// `Ok` if a part can be an update of a network that starts from parameters with the fingerprint `start`, or a relay's mean of
+/// several.
+pub(super) fn check_update(
+    layout: Layout,
+    start: Option<u64>,
+    part: &NetworkPart,
+) -> Result<(), ProtocolError> {
+    // A relay whose children have nothing to share knows of no start.
+    let knows_start = part.sum.is_none() || part.networks() > 0;
+    if knows_start && start.is_some_and(|start| start != part.start) {
+        return Err(ProtocolError::Model("its network started from other parameters"));
+    }
+    if let Some(sum) = &part.sum {
+        let alone = sum.seen == 0 && sum.widths == WidthSum::default() && sum.networks <= 1 << 53;
+        if !alone || (sum.networks == 0) != part.weights.is_empty() {
+            return Err(ProtocolError::Model("its mean is over other updates than it says"));
+        }
+    }
+    part.evidence.check()?;
+    if part.evidence.parameters() != 0 {
+        return Err(ProtocolError::Evidence("statistics stay with agents here"));
+    }
+    if part.weights.is_empty() {
+        let silent = part.evidence.count() == 0 && !part.trained;
+        return if silent { Ok(()) } else { Err(ProtocolError::Evidence("observations without an update")) };
+    }
+    let update = Network::from_parameters(layout, &part.weights);
+    let sound = update.is_some_and(|update| update.is_sound());
+    if sound { Ok(()) } else { Err(ProtocolError::Model("its update is not one of a network")) }
 }
 
 /// The part of a mean update to keep, where noise has this variance in each of its numbers: James and Stein's factor. Near 0 the
@@ -240,7 +257,7 @@ impl Coordinator for UpdateRounds {
         let seat = |(agent, contained): (&AgentId, &u64)| v1::NetworkSeatState {
             agent: agent.0,
             contained: *contained,
-            own: None,
+            ..Default::default()
         };
         let mut state = v1::NetworkCoordinatorState {
             version: self.version.0,

@@ -28,6 +28,7 @@ pub(crate) use clusters::{released_from_wire, variance};
 pub(crate) use exchanges::{news_from_wire, news_to_wire};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
+    width_sum_from_wire, width_sum_to_wire,
 };
 pub(crate) use secure::{
     boxes_from_wire, boxes_to_wire, keys_from_wire, keys_to_wire, numbers_from_wire, numbers_to_wire,

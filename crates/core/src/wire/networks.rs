@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::{are_pivots, required, v1};
 use crate::error::DecodeError;
 use crate::ids::{RoundId, Version};
-use crate::neural::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
+use crate::neural::{
+    NetworkEvidence, NetworkModel, NetworkPart, NetworkState, NetworkSum, Weights, WidthSum,
+};
 use crate::parcel::LowRank;
 
 pub(super) fn weights_to_wire(weights: &Weights) -> v1::Weights {
@@ -37,7 +39,21 @@ pub(crate) fn part_to_wire(part: &NetworkPart) -> v1::NetworkPart {
         alpha: part.alpha,
         trained: part.trained,
         matrix: Some(matrix),
+        sum: part.sum.as_ref().map(|sum| v1::NetworkSum {
+            networks: sum.networks,
+            seen: sum.seen,
+            widths: Some(width_sum_to_wire(&sum.widths)),
+            hurried: sum.hurried,
+        }),
     }
+}
+
+pub(crate) fn width_sum_to_wire(sum: &WidthSum) -> v1::WidthSum {
+    v1::WidthSum { agents: sum.agents, entries: sum.entries.clone() }
+}
+
+pub(crate) fn width_sum_from_wire(sum: v1::WidthSum) -> WidthSum {
+    WidthSum { agents: sum.agents, entries: sum.entries }
 }
 
 pub(crate) fn part_from_wire(part: v1::NetworkPart) -> Result<NetworkPart, DecodeError> {
@@ -62,6 +78,12 @@ pub(crate) fn part_from_wire(part: v1::NetworkPart) -> Result<NetworkPart, Decod
         weights: part.weights,
         alpha: part.alpha,
         trained: part.trained,
+        sum: part.sum.map(|sum| NetworkSum {
+            networks: sum.networks,
+            seen: sum.seen,
+            widths: width_sum_from_wire(sum.widths.unwrap_or_default()),
+            hurried: sum.hurried,
+        }),
     })
 }
 

@@ -5,8 +5,8 @@ use prost::encoding::encoded_len_varint;
 use crate::evidence::{Evidence, packed};
 use crate::message::{
     ClusterUpload, Downlink, EvidenceUpload, Extension, Fit, Model, NetworkEvidence, NetworkModel,
-    NetworkPart, News, OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureUplink, Snapshot, Uplink,
-    Weights,
+    NetworkPart, NetworkSum, News, OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureUplink,
+    Snapshot, Uplink, Weights,
 };
 use crate::parcel::Parcel;
 use crate::privacy::SecretShare;
@@ -260,6 +260,12 @@ fn network_part_len(part: &NetworkPart) -> usize {
         + doubles(part.weights.len())
         + double(part.alpha)
         + integer(u64::from(part.trained))
+        + part.sum.as_ref().map_or(0, |sum| embedded(network_sum_len(sum)))
+}
+
+fn network_sum_len(sum: &NetworkSum) -> usize {
+    let widths = integer(sum.widths.agents) + doubles(sum.widths.entries.len());
+    integer(sum.networks) + integer(sum.seen) + embedded(widths) + integer(u64::from(sum.hurried))
 }
 
 fn extension_len(extension: &Extension) -> usize {

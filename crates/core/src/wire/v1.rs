@@ -494,6 +494,9 @@ pub struct NetworkPart {
     /// Whether the network was trained for this round.
     #[prost(bool, tag = "9")]
     pub trained: bool,
+    /// Of a relay, whose part is the sum of its children's. Its weights are the mean of their networks.
+    #[prost(message, optional, tag = "10")]
+    pub sum: ::core::option::Option<NetworkSum>,
     #[prost(oneof = "network_part::Matrix", tags = "5, 6")]
     pub matrix: ::core::option::Option<network_part::Matrix>,
 }
@@ -506,6 +509,28 @@ pub mod network_part {
         #[prost(message, tag = "6")]
         Diagonal(super::Diagonal),
     }
+}
+/// What the numbers of a relay's part are over, and the widths of the agents below it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkSum {
+    #[prost(uint64, tag = "1")]
+    pub networks: u64,
+    /// How many observations those networks were trained on: the weight of their mean.
+    #[prost(uint64, tag = "2")]
+    pub seen: u64,
+    #[prost(message, optional, tag = "3")]
+    pub widths: ::core::option::Option<WidthSum>,
+    /// An agent that has answered has news already: who is still waited for answers with what there is.
+    #[prost(bool, tag = "4")]
+    pub hurried: bool,
+}
+/// The sum of the inverses of some agents' own matrices, packed or diagonal.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WidthSum {
+    #[prost(uint64, tag = "1")]
+    pub agents: u64,
+    #[prost(double, repeated, tag = "2")]
+    pub entries: ::prost::alloc::vec::Vec<f64>,
 }
 /// The parameters of a network at a step of a round: an agent's, or the average of all.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1839,6 +1864,9 @@ pub struct NetworkSeatState {
     pub contained: u64,
     #[prost(message, optional, tag = "3")]
     pub own: ::core::option::Option<StatisticState>,
+    /// Of a relay: the inverses of the matrices of all agents below it.
+    #[prost(message, optional, tag = "4")]
+    pub below: ::core::option::Option<WidthSum>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NetworkPartState {
@@ -1891,4 +1919,65 @@ pub struct NetworkCoordinatorState {
     /// Whether the widths are the mean over exactly these seats.
     #[prost(bool, tag = "17")]
     pub averaged: bool,
+}
+/// A relay of rounds of networks.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkRelayState {
+    /// What its children were told last, by its own version.
+    #[prost(message, optional, tag = "1")]
+    pub shared: ::core::option::Option<NetworkModel>,
+    #[prost(uint64, tag = "2")]
+    pub parent_version: u64,
+    /// The newest round of its parent, and its own.
+    #[prost(uint64, tag = "3")]
+    pub parent_round: u64,
+    #[prost(uint64, tag = "4")]
+    pub round: u64,
+    /// A round was asked for.
+    #[prost(bool, tag = "5")]
+    pub requested: bool,
+    #[prost(fixed64, optional, tag = "6")]
+    pub start: ::core::option::Option<u64>,
+    /// Its children, with how many observations of each are in what they were told.
+    #[prost(message, repeated, tag = "7")]
+    pub seats: ::prost::alloc::vec::Vec<NetworkSeatState>,
+    /// Observations of the relay in what its parent shares, as the parent said first in version `since`.
+    #[prost(uint64, tag = "8")]
+    pub contained: u64,
+    #[prost(uint64, tag = "9")]
+    pub since: u64,
+    /// The sum of the inverses of those children that are agents, if it was kept.
+    #[prost(message, optional, tag = "10")]
+    pub inverses: ::core::option::Option<Diagonal>,
+    /// A round of the parent is open here; all further fields are about it.
+    #[prost(bool, tag = "11")]
+    pub open: bool,
+    #[prost(uint64, tag = "12")]
+    pub opened: u64,
+    #[prost(uint64, repeated, tag = "13")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    #[prost(message, repeated, tag = "14")]
+    pub parts: ::prost::alloc::vec::Vec<NetworkPartState>,
+    #[prost(uint64, tag = "15")]
+    pub step: u64,
+    #[prost(message, repeated, tag = "16")]
+    pub averages: ::prost::alloc::vec::Vec<NetworkAverageState>,
+    /// The part was sent; the parent waits for a part or for a network.
+    #[prost(bool, tag = "17")]
+    pub answered: bool,
+    #[prost(bool, tag = "18")]
+    pub asked: bool,
+    /// The parent goes on without this relay.
+    #[prost(bool, tag = "19")]
+    pub void: bool,
+    #[prost(bool, tag = "20")]
+    pub hurried: bool,
+    /// Children whose parts were sent and whose lives are over.
+    #[prost(uint64, repeated, tag = "21")]
+    pub departed: ::prost::alloc::vec::Vec<u64>,
+    /// The statistics of children that are agents, as they are with the part, and the sum of all their inverses.
+    #[prost(message, repeated, tag = "22")]
+    pub after: ::prost::alloc::vec::Vec<NetworkSeatState>,
+    #[prost(message, optional, tag = "23")]
+    pub inverses_after: ::core::option::Option<Diagonal>,
 }

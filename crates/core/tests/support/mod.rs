@@ -12,8 +12,9 @@ use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
     AgentId, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload,
     Extension, Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart,
-    NetworkState, News, OpenedShare, Parcel, PhaseId, PublicKeys, Pull, RoundId, SealedShares,
-    SecureDownlink, SecureOutcome, SecureUplink, Seed, Snapshot, Tick, Uplink, Version, Weights, packed,
+    NetworkState, NetworkSum, News, OpenedShare, Parcel, PhaseId, PublicKeys, Pull, RoundId, SealedShares,
+    SecureDownlink, SecureOutcome, SecureUplink, Seed, Snapshot, Tick, Uplink, Version, Weights, WidthSum,
+    packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -203,14 +204,24 @@ fn network_parts() -> impl Strategy<Value = NetworkPart> {
             }
         }
     });
-    (integers(), any::<u64>(), evidence, vectors(), 0.0..=1.0f64, any::<bool>()).prop_map(
-        |(round, start, evidence, weights, alpha, trained)| NetworkPart {
+    let sum = (integers(), integers(), integers(), vectors(), any::<bool>()).prop_map(
+        |(networks, seen, agents, entries, hurried)| NetworkSum {
+            networks,
+            seen,
+            widths: WidthSum { agents, entries },
+            hurried,
+        },
+    );
+    let sum = option::of(sum);
+    (integers(), any::<u64>(), evidence, vectors(), 0.0..=1.0f64, any::<bool>(), sum).prop_map(
+        |(round, start, evidence, weights, alpha, trained, sum)| NetworkPart {
             round: RoundId(round),
             start,
             evidence,
             weights,
             alpha,
             trained,
+            sum,
         },
     )
 }

@@ -224,6 +224,7 @@ impl Invariant for Records {
             return Err(format!("{shared} observations are shared, {all} were made"));
         }
         let Event::Quiet = event else { return Ok(()) };
+        let mut in_model = 0;
         for agent in stage.agents() {
             let Some(machine) = stage.agent(agent) else { continue };
             let learned = self.learned.get(&(agent, stage.incarnation(agent))).copied().unwrap_or(0);
@@ -233,6 +234,7 @@ impl Invariant for Records {
                 _ => stage.coordinator().agent(agent),
             };
             let contained = contained.map_or(0, |standing| standing.uploads);
+            in_model += contained;
             let held = contained + unsent(&machine.inspect());
             let excused = self.forgets && self.lost_history && held < learned;
             if held != learned && !excused {
@@ -241,6 +243,10 @@ impl Invariant for Records {
                     held - contained
                 ));
             }
+        }
+        // What relays tell their children is counted must be with the root. After a loss of history it may be gone.
+        if in_model > shared && !self.lost_history {
+            return Err(format!("agents were told that {in_model} observations are shared: {shared} are"));
         }
         Ok(())
     }

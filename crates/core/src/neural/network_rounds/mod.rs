@@ -9,10 +9,10 @@ use std::sync::Arc;
 use super::fn_agent::nothing_known;
 use super::fn_ucb::FnUcb;
 use super::inverse::Column;
-use super::message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState, Weights};
-use super::network::{Layout, Network};
-use super::rows::unwrap;
-use super::statistic::{Precondition, Statistic};
+use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
+use super::network::Layout;
+use super::open_round::{OpenNetworkRound, check_network, check_part};
+use super::seat_width::{SeatWidth, add, mean_of_all};
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
@@ -41,25 +41,12 @@ pub(crate) struct NetworkRounds {
     open: Option<OpenNetworkRound>,
 }
 
-/// What the coordinator knows of an agent.
+/// What the coordinator knows of an agent, or of a relay.
 #[derive(Clone, Debug)]
 struct NetworkSeat {
     /// How many observations of its life are in the shared statistic.
     contained: u64,
-    /// The statistic of everything that came from the agent.
-    own: Statistic,
-}
-
-/// A round that has begun and not ended.
-#[derive(Clone, Debug)]
-struct OpenNetworkRound {
-    /// When the exchange it waits for began.
-    opened: Tick,
-    waiting: BTreeSet<AgentId>,
-    parts: BTreeMap<AgentId, NetworkPart>,
-    /// Averages sent, and the networks that came back after the last one.
-    step: u64,
-    networks: BTreeMap<AgentId, Vec<f64>>,
+    width: SeatWidth,
 }
 
 impl NetworkRounds {
@@ -84,21 +71,13 @@ impl NetworkRounds {
     fn begin(&mut self, now: Tick, from: AgentId, observations: u64) -> Vec<Outgoing> {
         if let Some(open) = &self.open {
             let hurries = open.step == 0 && open.parts.contains_key(&from);
-            let collect = Downlink::NetworkCollect { round: self.round, observations: 0 };
-            let waiting = open.waiting.iter().filter(|_| hurries);
-            return waiting.map(|agent| Outgoing::to(*agent, collect.clone())).collect();
+            return if hurries { open.hurry(self.round) } else { Vec::new() };
         }
         if self.seats.is_empty() {
             return Vec::new();
         }
         self.round = RoundId(self.round.0 + 1);
-        self.open = Some(OpenNetworkRound {
-            opened: now,
-            waiting: self.seats.keys().copied().collect(),
-            parts: BTreeMap::new(),
-            step: 0,
-            networks: BTreeMap::new(),
-        });
+        self.open = Some(OpenNetworkRound::new(now, self.seats.keys().copied().collect()));
         vec![Outgoing::to_everyone(Downlink::NetworkCollect { round: self.round, observations })]
     }
 
@@ -121,37 +100,18 @@ impl NetworkRounds {
             round == open_round && open.step == 0 && open.waiting.contains(&from)
         };
         let Some(open) = self.open.as_mut().filter(waits) else { return self.late(round) };
-        self.start.get_or_insert(part.start);
-        open.waiting.remove(&from);
-        open.networks.insert(from, part.weights.clone());
-        open.parts.insert(from, part);
-        Ok(self.go_on(now))
+        if part.networks() > 0 {
+            self.start.get_or_insert(part.start);
+        }
+        // Below a relay that hurries, an agent has news while others are still waited for.
+        let hurries = part.sum.as_ref().is_some_and(|sum| sum.hurried);
+        open.insert(from, part);
+        let hurried = if hurries { open.hurry(open_round) } else { Vec::new() };
+        Ok(hurried.into_iter().chain(self.go_on(now)).collect())
     }
 
     fn check(&self, part: &NetworkPart) -> Result<(), ProtocolError> {
-        let (expected, got) = (self.layout.parameters(), part.evidence.parameters());
-        if expected != got {
-            return Err(ProtocolError::Dimension { expected, got });
-        }
-        if self.start.is_some_and(|start| start != part.start) {
-            return Err(ProtocolError::Model("its network started from other parameters"));
-        }
-        self.check_network(&part.weights)?;
-        if !(0.0..=1.0).contains(&part.alpha) {
-            return Err(ProtocolError::Model("its alpha does not lie between 0 and 1"));
-        }
-        part.evidence.check()?;
-        match (&part.evidence, self.config.neural.statistic) {
-            (NetworkEvidence::Full(factor), Precondition::Full) => unwrap(factor).map(drop),
-            (NetworkEvidence::Diagonal { .. }, Precondition::Diagonal) => Ok(()),
-            _ => Err(ProtocolError::Evidence("its matrix is of another kind")),
-        }
-    }
-
-    fn check_network(&self, weights: &[f64]) -> Result<(), ProtocolError> {
-        let network = Network::from_parameters(self.layout, weights);
-        let sound = network.is_some_and(|network| network.is_sound());
-        if sound { Ok(()) } else { Err(ProtocolError::Model("its parameters are not those of a network")) }
+        check_part(&self.config, self.layout, self.start, part)
     }
 
     /// Adds an agent's network to the average under way, or refuses it unchanged.
@@ -161,7 +121,7 @@ impl NetworkRounds {
         from: AgentId,
         answer: Weights,
     ) -> Result<Vec<Outgoing>, ProtocolError> {
-        self.check_network(&answer.weights)?;
+        check_network(self.layout, &answer.weights)?;
         let (round, open_round) = (answer.round, self.round);
         let waits = |open: &&mut OpenNetworkRound| {
             round == open_round && open.step == answer.step && open.step > 0 && open.waiting.contains(&from)
@@ -175,16 +135,16 @@ impl NetworkRounds {
     /// Continues the open round if it does not wait for any agent. Returns what to send next, if anything.
     fn go_on(&mut self, now: Tick) -> Vec<Outgoing> {
         let Some(mut open) = self.open.take_if(|open| open.waiting.is_empty()) else { return Vec::new() };
-        if open.parts.is_empty() {
+        if open.networks.is_empty() {
             self.open = Some(open);
             return self.abort();
         }
-        let average = self.mean(&open);
+        let average = open.mean(|agent| self.seats.get(agent).map_or(0, |seat| seat.contained)).weights;
         let trains = open.parts.values().any(|part| part.trained);
         if trains && open.step + 1 < self.config.averages() {
             open.step += 1;
             open.opened = now;
-            open.waiting = open.parts.keys().copied().collect();
+            open.waiting = open.networks.keys().copied().collect();
             let weights = Arc::new(average);
             let message = Downlink::Average(Weights { round: self.round, step: open.step, weights });
             let outgoing = if self.seats.keys().eq(&open.waiting) {
@@ -197,27 +157,6 @@ impl NetworkRounds {
             return outgoing;
         }
         self.commit(open, average)
-    }
-
-    /// The mean of the networks of a round, weighted by how many observations each agent has trained on or
-    /// could have: the network of a quiet agent knows less. Where no agent has any, all count the same.
-    fn mean(&self, open: &OpenNetworkRound) -> Vec<f64> {
-        let seen = |agent: &AgentId| {
-            let before = self.seats.get(agent).map_or(0, |seat| seat.contained);
-            before.saturating_add(open.parts.get(agent).map_or(0, |part| part.evidence.count()))
-        };
-        let total = open.networks.keys().map(seen).fold(0, u64::saturating_add);
-        let mut sum: Vec<f64> = Vec::new();
-        for (agent, network) in &open.networks {
-            // Equal counts give 1/N to the last bit, as both are the same fraction, rounded once.
-            let share = match total {
-                0 => 1.0 / open.networks.len() as f64,
-                total => seen(agent) as f64 / total as f64,
-            };
-            sum.resize(network.len(), 0.0);
-            sum.iter_mut().zip(network).for_each(|(sum, value)| *sum += share * value);
-        }
-        sum
     }
 
     /// Adds the result of a round to the shared state and returns the messages that tell all agents.
@@ -233,9 +172,9 @@ impl NetworkRounds {
             return self.abort();
         }
         let mut subtracted = Vec::new();
-        for (agent, part) in news() {
+        for (agent, part) in &open.parts {
             if let Some(seat) = self.seats.get_mut(agent) {
-                add(&mut seat.own, &part.evidence, |column| subtracted.push(column.clone()));
+                seat.width.take_in(part, |column| subtracted.push(column.clone()));
             }
         }
         self.information += statistic.information - before;
@@ -262,11 +201,16 @@ impl NetworkRounds {
     /// The widths after these vectors were subtracted from the seats' inverses.
     fn renewed_widths(&mut self, subtracted: &[Column]) -> Vec<Arc<Vec<f64>>> {
         let (mean, agents) = (self.config.less_communication, self.seats.len());
+        if self.seats.values().any(|seat| seat.width.below.is_some()) {
+            self.averaged = false;
+            let all = mean_of_all(self.seats.values().map(|seat| &seat.width));
+            return all.map_or_else(|| self.shared.widths.clone(), |mean| vec![Arc::new(mean)]);
+        }
         let lowers =
             std::mem::replace(&mut self.averaged, mean) && is_worth_lowering(subtracted.len(), agents);
         match self.shared.widths.as_slice() {
             [before] if lowers => vec![lowered(before, subtracted, agents)],
-            _ => widths(self.seats.values_mut().map(|seat| &mut seat.own), mean),
+            _ => widths(self.seats.values_mut().map(|seat| &mut seat.width.own), mean),
         }
     }
 
@@ -283,9 +227,7 @@ impl NetworkRounds {
     /// not count.
     fn bereave(&mut self, now: Tick, agent: AgentId) -> Vec<Outgoing> {
         let Some(open) = &mut self.open else { return Vec::new() };
-        open.waiting.remove(&agent);
-        open.parts.remove(&agent);
-        open.networks.remove(&agent);
+        open.forget(agent);
         self.go_on(now)
     }
 }
@@ -295,7 +237,7 @@ impl Coordinator for NetworkRounds {
         let known = self.seats.contains_key(&agent);
         if !known {
             let own = self.config.neural.none(self.layout.parameters());
-            self.seats.insert(agent, NetworkSeat { contained: 0, own });
+            self.seats.insert(agent, NetworkSeat { contained: 0, width: SeatWidth::new(own) });
             self.averaged = false;
         }
         if entrance == Entrance::Returning {
@@ -384,20 +326,6 @@ impl Coordinator for NetworkRounds {
 
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
         self.decode(state)
-    }
-}
-
-/// Adds evidence that was checked to a statistic, and says what is subtracted from the inverse of a whole matrix.
-fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, mut tell: impl FnMut(&Column)) {
-    match evidence {
-        NetworkEvidence::Full(factor) => {
-            for row in unwrap(factor).expect("it was checked when it came") {
-                statistic.learn_and_tell(&row.phi, row.reward, &mut tell);
-            }
-        }
-        NetworkEvidence::Diagonal { squares, moment, .. } => {
-            statistic.add_diagonal(squares, moment);
-        }
     }
 }
 

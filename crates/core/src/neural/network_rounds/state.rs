@@ -4,19 +4,17 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::{NetworkRounds, NetworkSeat, OpenNetworkRound};
+use super::{NetworkRounds, NetworkSeat};
 use crate::error::DecodeError;
-use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::neural::message::NetworkState;
+use crate::ids::{AgentId, RoundId, Version};
+use crate::neural::message::{NetworkPart, NetworkState};
+use crate::neural::open_round::OpenNetworkRound;
+use crate::neural::seat_width::SeatWidth;
 use crate::wire::{self, v1};
 
 impl NetworkRounds {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let seat = |(agent, seat): (&AgentId, &NetworkSeat)| v1::NetworkSeatState {
-            agent: agent.0,
-            contained: seat.contained,
-            own: Some(seat.own.save()),
-        };
+        let seat = |(agent, seat): (&AgentId, &NetworkSeat)| seat.width.save(agent.0, seat.contained);
         let mut shared = self.shared.statistic.save();
         shared.information = self.information;
         let mut state = v1::NetworkCoordinatorState {
@@ -35,18 +33,8 @@ impl NetworkRounds {
         if let Some(open) = &self.open {
             state.open = true;
             state.opened = open.opened.0;
-            state.waiting = open.waiting.iter().map(|agent| agent.0).collect();
-            let part = |(agent, part): (&AgentId, &_)| v1::NetworkPartState {
-                agent: agent.0,
-                part: Some(wire::part_to_wire(part)),
-            };
-            state.parts = open.parts.iter().map(part).collect();
             state.step = open.step;
-            let network = |(agent, weights): (&AgentId, &Vec<f64>)| v1::NetworkAverageState {
-                agent: agent.0,
-                weights: weights.clone(),
-            };
-            state.averages = open.networks.iter().map(network).collect();
+            (state.waiting, state.parts, state.averages) = open.save();
         }
         state.encode_to_vec()
     }
@@ -69,33 +57,17 @@ impl NetworkRounds {
         .map_err(|_| DecodeError::invalid("network", "its numbers do not fit together"))?;
         let mut seats = std::collections::BTreeMap::new();
         for seat in state.seats {
-            let own = none.restored(seat.own.unwrap_or_default())?;
-            seats.insert(AgentId(seat.agent), NetworkSeat { contained: seat.contained, own });
+            let (agent, contained) = (AgentId(seat.agent), seat.contained);
+            let width = SeatWidth::restored(seat, &none)?;
+            seats.insert(agent, NetworkSeat { contained, width });
         }
-        let mut open = None;
-        if state.open {
-            let mut parts = std::collections::BTreeMap::new();
-            for part in state.parts {
-                let agent = AgentId(part.agent);
-                let part = wire::part_from_wire(part.part.unwrap_or_default())?;
-                self.check(&part).map_err(|_| DecodeError::invalid("round", "a part does not fit"))?;
-                parts.insert(agent, part);
-            }
-            let mut networks = std::collections::BTreeMap::new();
-            for network in state.averages {
-                self.check_network(&network.weights)
-                    .map_err(|_| DecodeError::invalid("round", "a network does not fit"))?;
-                networks.insert(AgentId(network.agent), network.weights);
-            }
-            let waiting = state.waiting.into_iter().map(AgentId).collect();
-            open = Some(OpenNetworkRound {
-                opened: Tick(state.opened),
-                waiting,
-                parts,
-                step: state.step,
-                networks,
-            });
-        }
+        let open = if state.open {
+            let kept = (state.waiting, state.parts, state.averages);
+            let check = |part: &NetworkPart| self.check(part);
+            Some(OpenNetworkRound::restored((state.opened, state.step), kept, self.layout, check)?)
+        } else {
+            None
+        };
         self.version = Version(state.version);
         self.shared = Arc::new(shared);
         self.information = information;

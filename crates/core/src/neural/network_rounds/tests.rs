@@ -6,7 +6,10 @@ use crate::evidence::packed;
 use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::neural::fn_agent::FnAgent;
-use crate::neural::{AlphaRule, FeaturePoint, NeuralConfig, TrainingData, TrainingMode, Trigger};
+use crate::neural::rows::unwrap;
+use crate::neural::{
+    AlphaRule, FeaturePoint, NetworkEvidence, NeuralConfig, Precondition, TrainingData, TrainingMode, Trigger,
+};
 use crate::parcel::LowRank;
 use crate::random::{Seed, Stream};
 use crate::trigger::Threshold;
@@ -296,7 +299,7 @@ fn an_agents_own_matrix_is_that_of_what_it_sent() {
         for part in parts(&table).iter().skip(agent.0 as usize).step_by(2) {
             add(&mut own, &part.evidence, |_| ());
         }
-        assert_eq!(own, seat.own);
+        assert_eq!(own, seat.width.own);
     }
 }
 

@@ -1,0 +1,249 @@
+//! Relays that break a promise on purpose, so that a test can see that the checks of relays find them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posse_core::{
+    Agent, AgentId, AgentStanding, AgentView, Algorithm, ConfigError, Coordinator, CoordinatorView,
+    DecodeError, Downlink, Entrance, Evidence, Federation, JoinPolicy, LinkFunction, NetworkEvidence,
+    Outside, Parcel, Passed, ProtocolError, Recipe, Recipient, Relay, Relaying, Shape, Sharing, Tick, Uplink,
+    UpperLink,
+};
+
+/// What a relay of rounds does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It adds the parts of its children up twice.
+    CountsTwice,
+    /// It leaves out the parts of every second child, and tells those that they are counted.
+    Forgets,
+    /// It adds the gradients of its children up twice.
+    DoublesGradients,
+}
+
+/// `algorithm`, whose relays pass rounds on, with relays that have a fault. Agents and coordinator are as they were.
+/// Of networks, those with diagonal statistics have the fault.
+#[must_use]
+pub fn with_faulty_relays(algorithm: &Algorithm, fault: Fault) -> Algorithm {
+    Algorithm::Outside(Outside::new(FaultyRelays { algorithm: algorithm.clone(), fault }))
+}
+
+#[derive(Debug)]
+struct FaultyRelays {
+    algorithm: Algorithm,
+    fault: Fault,
+}
+
+struct FaultyRelay {
+    inner: Box<dyn Relay>,
+    fault: Fault,
+    /// Observations in the parent's model: as there are, and as the parent counts them.
+    shared: Counts,
+    /// The same of the part that was sent last, and whether it was everything.
+    sent: Option<(bool, Counts)>,
+    whole: bool,
+    /// Observations of each child that are in no part, of rounds that have ended and of the open one.
+    forgotten: BTreeMap<AgentId, u64>,
+    forgetting: BTreeMap<AgentId, (bool, u64)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    real: u64,
+    claimed: u64,
+}
+
+impl FaultyRelay {
+    fn spoil(&mut self, passed: Passed) -> Passed {
+        let up = passed.up.into_iter().map(|message| self.spoiled(message)).collect();
+        let mut down = passed.down;
+        for outgoing in &mut down {
+            let Recipient::Agent(child) = outgoing.to else { continue };
+            let forgotten = self.forgotten.get(&child).copied().unwrap_or(0);
+            match &mut outgoing.message {
+                Downlink::Model(model) => model.contains += forgotten,
+                Downlink::Network(model) => model.contains += forgotten,
+                _ => {}
+            }
+        }
+        Passed { up, down }
+    }
+
+    /// What the relay takes in of a child's message.
+    fn taken_in(&mut self, from: AgentId, message: Uplink) -> Uplink {
+        if self.fault != Fault::Forgets || !from.0.is_multiple_of(2) {
+            return message;
+        }
+        match message {
+            Uplink::RoundEvidence { round, evidence } => {
+                self.forgetting.insert(from, (self.whole, evidence.count()));
+                let nothing = Evidence::none(evidence.dimension());
+                Uplink::RoundEvidence { round, evidence: Parcel::wrap(&nothing) }
+            }
+            Uplink::NetworkPart(mut part) => {
+                self.forgetting.insert(from, (false, part.evidence.count()));
+                multiply(&mut part.evidence, 0);
+                Uplink::NetworkPart(part)
+            }
+            other => other,
+        }
+    }
+
+    /// A round has ended with a model.
+    fn forget(&mut self) {
+        for (child, (whole, count)) in std::mem::take(&mut self.forgetting) {
+            let forgotten = self.forgotten.entry(child).or_default();
+            *forgotten = if whole { count } else { *forgotten + count };
+        }
+    }
+
+    fn spoiled(&mut self, message: Uplink) -> Uplink {
+        match message {
+            Uplink::RoundEvidence { round, evidence } => {
+                let real = evidence.count();
+                let mut sum = Evidence::none(evidence.dimension());
+                (0..self.times()).for_each(|_| sum.add(evidence.evidence()));
+                self.sent = Some((self.whole, Counts { real, claimed: sum.count() }));
+                Uplink::RoundEvidence { round, evidence: Parcel::wrap(&sum) }
+            }
+            Uplink::NetworkPart(mut part) => {
+                let real = part.evidence.count();
+                multiply(&mut part.evidence, self.times());
+                let claimed = part.evidence.count();
+                if let Some(sum) = &mut part.sum {
+                    sum.seen = sum.seen.max(claimed);
+                }
+                self.sent = Some((false, Counts { real, claimed }));
+                Uplink::NetworkPart(part)
+            }
+            Uplink::Gradient(mut gradient) if self.fault == Fault::DoublesGradients => {
+                gradient.gradient.iter_mut().for_each(|value| *value *= 2.0);
+                gradient.curvature.iter_mut().flatten().for_each(|value| *value *= 2.0);
+                Uplink::Gradient(gradient)
+            }
+            other => other,
+        }
+    }
+
+    const fn times(&self) -> u64 {
+        match self.fault {
+            Fault::CountsTwice => 2,
+            Fault::Forgets | Fault::DoublesGradients => 1,
+        }
+    }
+
+    /// How many observations a model contains that the parent says has so many.
+    fn real(&mut self, contains: u64) -> u64 {
+        if let Some((whole, part)) = self.sent.take() {
+            let before = if whole { Counts::default() } else { self.shared };
+            if contains == before.claimed + part.claimed {
+                self.shared = Counts { real: before.real + part.real, claimed: contains };
+            }
+        }
+        if contains == self.shared.claimed { self.shared.real } else { contains }
+    }
+}
+
+/// Counts diagonal statistics several times, or not at all.
+fn multiply(evidence: &mut NetworkEvidence, times: u64) {
+    if let NetworkEvidence::Diagonal { squares, moment, count } = evidence {
+        squares.iter_mut().chain(moment).for_each(|value| *value *= times as f64);
+        *count *= times;
+    }
+}
+
+impl Relay for FaultyRelay {
+    fn join(&mut self, now: Tick, child: AgentId, entrance: Entrance) -> Passed {
+        let passed = self.inner.join(now, child, entrance);
+        self.spoil(passed)
+    }
+    fn leave(&mut self, now: Tick, child: AgentId) -> Passed {
+        let passed = self.inner.leave(now, child);
+        self.spoil(passed)
+    }
+    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Passed, ProtocolError> {
+        let message = self.taken_in(from, message);
+        let passed = self.inner.receive(now, from, message)?;
+        Ok(self.spoil(passed))
+    }
+    fn hear(&mut self, now: Tick, mut message: Downlink) -> Result<Passed, ProtocolError> {
+        match &mut message {
+            Downlink::Collect { whole, .. } => self.whole = *whole,
+            Downlink::Model(model) => model.contains = self.real(model.contains),
+            Downlink::Network(model) => model.contains = self.real(model.contains),
+            _ => {}
+        }
+        if matches!(message, Downlink::Model(_) | Downlink::Network(_)) {
+            self.forget();
+        }
+        let passed = self.inner.hear(now, message)?;
+        Ok(self.spoil(passed))
+    }
+    fn tick_without(&mut self, now: Tick, absent: &BTreeSet<AgentId>) -> Passed {
+        let passed = self.inner.tick_without(now, absent);
+        self.spoil(passed)
+    }
+    fn tick(&mut self, now: Tick) -> Passed {
+        self.tick_without(now, &BTreeSet::new())
+    }
+    fn deadline(&self) -> Option<Tick> {
+        self.inner.deadline()
+    }
+    fn waits_for(&self) -> Option<&BTreeSet<AgentId>> {
+        self.inner.waits_for()
+    }
+    fn below(&self) -> CoordinatorView<'_> {
+        self.inner.below()
+    }
+    fn above(&self) -> AgentView<'_> {
+        self.inner.above()
+    }
+    fn child(&self, child: AgentId) -> Option<AgentStanding> {
+        self.inner.child(child)
+    }
+    fn save(&self) -> Vec<u8> {
+        self.inner.save()
+    }
+    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
+        self.inner.restore(state)
+    }
+}
+
+impl Recipe for FaultyRelays {
+    fn name(&self) -> &'static str {
+        "faulty-relays"
+    }
+    fn check(&self, shape: Shape) -> Result<(), ConfigError> {
+        self.algorithm.check(shape)
+    }
+    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
+        self.algorithm.with_recipe(|recipe| recipe.agent(id, shape, federation))
+    }
+    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
+        self.algorithm.with_recipe(|recipe| recipe.coordinator(shape))
+    }
+    fn sharing(&self) -> Sharing {
+        self.algorithm.sharing()
+    }
+    fn join_policy(&self) -> JoinPolicy {
+        self.algorithm.join_policy()
+    }
+    fn link_function(&self) -> Option<LinkFunction> {
+        self.algorithm.link_function()
+    }
+    fn relaying(&self, federation: &Federation) -> Relaying {
+        self.algorithm.with_recipe(|recipe| recipe.relaying(federation))
+    }
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        let inner = self.algorithm.with_recipe(|recipe| recipe.relay(shape, above))?;
+        let (fault, shared) = (self.fault, Counts::default());
+        Some(Box::new(FaultyRelay {
+            inner,
+            fault,
+            shared,
+            sent: None,
+            whole: false,
+            forgotten: BTreeMap::new(),
+            forgetting: BTreeMap::new(),
+        }))
+    }
+}
