@@ -2,9 +2,10 @@
 //! twice whatever goes wrong.
 
 use posse_conformance::planted::{Fault, with_faulty_relays};
+use posse_core::privacy::Unit;
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, FnUcb, GlmConfig,
-    JoinPolicy, LinkFunction, NeuralConfig, Precondition, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed,
+    JoinPolicy, LinkFunction, NeuralConfig, Precondition, PrivacyConfig, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed,
     Sharing, Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
@@ -252,7 +253,19 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
     let algorithm = match draw.below(12) {
         10 | 11 => {
             let deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
-            pick(&mut draw, &rounds_of_networks(join, deadline))
+            let Algorithm::FnUcb(networks) = pick(&mut draw, &rounds_of_networks(join, deadline)) else {
+                unreachable!("they are networks")
+            };
+            let privacy =
+                PrivacyConfig { unit: Unit::Agent, first_release: 3, max_releases: 4, ..Default::default() };
+            let is_private = networks.training == TrainingMode::Fedavg && draw.below(2) == 0;
+            Algorithm::FnUcb(FnUcb {
+                // In lockstep a round without a deadline waits for agents that have stopped acting.
+                lockstep: networks.lockstep && deadline.is_some(),
+                privacy: is_private.then_some(privacy),
+                update_steps: 3,
+                ..networks
+            })
         }
         7..=9 => {
             let deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
