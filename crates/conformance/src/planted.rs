@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use posse_core::{
     Agent, AgentId, AgentStanding, AgentView, Algorithm, ConfigError, Coordinator, CoordinatorView,
-    DecodeError, Downlink, Entrance, Evidence, Federation, JoinPolicy, LinkFunction, NetworkEvidence,
-    Outside, Parcel, Passed, ProtocolError, Recipe, Recipient, Relay, Relaying, Shape, Sharing, Tick, Uplink,
-    UpperLink,
+    DecodeError, Downlink, Entrance, Evidence, EvidenceUpload, Federation, JoinPolicy, LinkFunction,
+    LinkThresholds, NetworkEvidence, Outside, Parcel, Passed, ProtocolError, Recipe, Recipient, Relay,
+    Relaying, Shape, Sharing, Tick, Uplink, UpperLink,
 };
 
-/// What a relay of rounds does wrong.
+/// What a relay does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It adds the parts of its children up twice.
+    /// It adds the parts of its children up twice, or sends every upload twice.
     CountsTwice,
-    /// It leaves out the parts of every second child, and tells those that they are counted.
+    /// In rounds, it leaves out the parts of every second child, and tells those that they are counted.
     Forgets,
     /// It adds the gradients of its children up twice.
     DoublesGradients,
 }
 
-/// `algorithm`, whose relays pass rounds on, with relays that have a fault. Agents and coordinator are as they were.
-/// Of networks, those with diagonal statistics have the fault.
+/// `algorithm` with relays that have a fault. Agents and coordinator are as they were. Of networks, those with diagonal statistics
+/// have the fault.
 #[must_use]
 pub fn with_faulty_relays(algorithm: &Algorithm, fault: Fault) -> Algorithm {
     Algorithm::Outside(Outside::new(FaultyRelays { algorithm: algorithm.clone(), fault }))
@@ -54,7 +54,7 @@ struct Counts {
 
 impl FaultyRelay {
     fn spoil(&mut self, passed: Passed) -> Passed {
-        let up = passed.up.into_iter().map(|message| self.spoiled(message)).collect();
+        let up = passed.up.into_iter().flat_map(|message| self.spoiled(message)).collect();
         let mut down = passed.down;
         for outgoing in &mut down {
             let Recipient::Agent(child) = outgoing.to else { continue };
@@ -96,8 +96,13 @@ impl FaultyRelay {
         }
     }
 
-    fn spoiled(&mut self, message: Uplink) -> Uplink {
-        match message {
+    fn spoiled(&mut self, message: Uplink) -> Vec<Uplink> {
+        let spoiled = match message {
+            Uplink::Evidence(upload) if self.fault == Fault::CountsTwice => {
+                let number = 2 * upload.number;
+                let first = EvidenceUpload { number: number - 1, ..upload.clone() };
+                return vec![Uplink::Evidence(first), Uplink::Evidence(EvidenceUpload { number, ..upload })];
+            }
             Uplink::RoundEvidence { round, evidence } => {
                 let real = evidence.count();
                 let mut sum = Evidence::none(evidence.dimension());
@@ -121,7 +126,8 @@ impl FaultyRelay {
                 Uplink::Gradient(gradient)
             }
             other => other,
-        }
+        };
+        vec![spoiled]
     }
 
     const fn times(&self) -> u64 {
@@ -170,6 +176,8 @@ impl Relay for FaultyRelay {
             Downlink::Collect { whole, .. } => self.whole = *whole,
             Downlink::Model(model) => model.contains = self.real(model.contains),
             Downlink::Network(model) => model.contains = self.real(model.contains),
+            Downlink::Receipt { number, .. } => *number /= self.times(),
+            Downlink::Snapshot(snapshot) => snapshot.contains /= self.times(),
             _ => {}
         }
         if matches!(message, Downlink::Model(_) | Downlink::Network(_)) {
@@ -232,6 +240,10 @@ impl Recipe for FaultyRelays {
     }
     fn relaying(&self, federation: &Federation) -> Relaying {
         self.algorithm.with_recipe(|recipe| recipe.relaying(federation))
+    }
+    fn on_level(&self, thresholds: LinkThresholds, agents: bool) -> Option<Algorithm> {
+        let algorithm = self.algorithm.with_recipe(|recipe| recipe.on_level(thresholds, agents))?;
+        Some(with_faulty_relays(&algorithm, self.fault))
     }
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
         let inner = self.algorithm.with_recipe(|recipe| recipe.relay(shape, above))?;

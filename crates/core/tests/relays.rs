@@ -170,91 +170,6 @@ fn what_the_parent_lost_is_taken_back_from_every_child_and_sent_again_once() {
     assert_eq!(sent(&next), Some((2, 1)));
 }
 
-/// `async-lin-ucb` with relays that say everything twice.
-#[derive(Debug)]
-struct Doubling(AsyncLinUcb);
-
-struct DoublingRelay {
-    inner: Box<dyn Relay>,
-}
-
-fn doubled(passed: Passed) -> Passed {
-    let twice = |message: Uplink| match message {
-        Uplink::Evidence(upload) => {
-            let number = 2 * upload.number;
-            let first = EvidenceUpload { number: number - 1, ..upload.clone() };
-            vec![Uplink::Evidence(first), Uplink::Evidence(EvidenceUpload { number, ..upload })]
-        }
-        other => vec![other],
-    };
-    Passed { up: passed.up.into_iter().flat_map(twice).collect(), ..passed }
-}
-
-impl Relay for DoublingRelay {
-    fn join(&mut self, now: Tick, child: AgentId, entrance: Entrance) -> Passed {
-        self.inner.join(now, child, entrance)
-    }
-    fn leave(&mut self, now: Tick, child: AgentId) -> Passed {
-        self.inner.leave(now, child)
-    }
-    fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Passed, ProtocolError> {
-        self.inner.receive(now, from, message).map(doubled)
-    }
-    fn hear(&mut self, now: Tick, message: Downlink) -> Result<Passed, ProtocolError> {
-        let message = match message {
-            Downlink::Receipt { number, version } => Downlink::Receipt { number: number / 2, version },
-            Downlink::Snapshot(snapshot) => {
-                Downlink::Snapshot(Snapshot { contains: snapshot.contains / 2, ..snapshot })
-            }
-            other => other,
-        };
-        self.inner.hear(now, message).map(doubled)
-    }
-    fn below(&self) -> CoordinatorView<'_> {
-        self.inner.below()
-    }
-    fn above(&self) -> AgentView<'_> {
-        self.inner.above()
-    }
-    fn child(&self, child: AgentId) -> Option<AgentStanding> {
-        self.inner.child(child)
-    }
-    fn save(&self) -> Vec<u8> {
-        self.inner.save()
-    }
-    fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {
-        self.inner.restore(state)
-    }
-}
-
-impl Recipe for Doubling {
-    fn name(&self) -> &'static str {
-        "doubling"
-    }
-    fn check(&self, _shape: Shape) -> Result<(), ConfigError> {
-        Ok(())
-    }
-    fn agent(&self, id: AgentId, shape: Shape, federation: &Federation) -> Box<dyn Agent> {
-        Recipe::agent(&self.0, id, shape, federation)
-    }
-    fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
-        Recipe::coordinator(&self.0, shape)
-    }
-    fn sharing(&self) -> Sharing {
-        Sharing::Uploads
-    }
-    fn relaying(&self, federation: &Federation) -> Relaying {
-        self.0.relaying(federation)
-    }
-    fn on_level(&self, _thresholds: LinkThresholds, _agents: bool) -> Option<Algorithm> {
-        Some(Algorithm::Outside(Outside::new(Self(self.0.clone()))))
-    }
-    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
-        let inner = Recipe::relay(&self.0, shape, above)?;
-        Some(Box::new(DoublingRelay { inner }))
-    }
-}
-
 /// Relays of rounds that count parts twice or forget them, or add gradients up twice, break the promise that is about it.
 #[test]
 fn relays_of_rounds_that_add_up_wrongly_are_found_out() {
@@ -290,7 +205,7 @@ fn relays_of_rounds_that_add_up_wrongly_are_found_out() {
 
 #[test]
 fn a_relay_that_says_everything_twice_is_found_out() {
-    let algorithm = Algorithm::Outside(Outside::new(Doubling(AsyncLinUcb::default())));
-    let violation = posse_conformance::check_relays(&algorithm, Shape::shared(4)).unwrap_err();
+    let faulty = with_faulty_relays(&Algorithm::AsyncLinUcb(AsyncLinUcb::default()), Fault::CountsTwice);
+    let violation = posse_conformance::check_relays(&faulty, Shape::shared(4)).unwrap_err();
     assert!(violation.promise.contains("counted once"), "{violation}");
 }

@@ -5,8 +5,8 @@ use posse_conformance::planted::{Fault, with_faulty_relays};
 use posse_core::privacy::Unit;
 use posse_core::{
     Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, FnUcb, GlmConfig,
-    JoinPolicy, LinkFunction, NeuralConfig, Precondition, PrivacyConfig, ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed,
-    Sharing, Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
+    JoinPolicy, LinkFunction, NeuralConfig, Precondition, PrivacyConfig, ProtocolConfig, RoundConfig,
+    ScheduledGlbUcb, Seed, Sharing, Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;

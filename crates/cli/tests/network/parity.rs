@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use posse_core::privacy::Unit;
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
-    AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, JoinPolicy, Memory, Placement,
-    PrivacyConfig, Robust, SecureAggregation, Seed, SyncLinUcb, Threshold, Tick, TimeSpan, Uplink, UserId,
+    AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, FnUcb, JoinPolicy, Memory,
+    NeuralConfig, Placement, Precondition, PrivacyConfig, Robust, SecureAggregation, Seed, SyncLinUcb,
+    Threshold, Tick, TimeSpan, TrainingMode, Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -476,6 +478,32 @@ async fn every_algorithm_with_relays_is_the_same_in_the_simulator_and_over_grpc(
     names.dedup();
     let expected = ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "sync-lin-ucb", "fed-lin-ucb"];
     assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(names.contains(&"fed-glb-ucb") && names.contains(&"fn-ucb"), "{names:?}");
+}
+
+/// Every kind of training and statistics of networks that travels, at two levels and at three.
+#[tokio::test(flavor = "multi_thread")]
+async fn networks_below_relays_are_the_same_in_the_simulator_and_over_grpc() {
+    let networks = |statistic, training| {
+        let neural = NeuralConfig { hidden_width: 4, training_steps: 4, statistic, ..Default::default() };
+        FnUcb { neural, training, averaging_rounds: 2, ..Default::default() }
+    };
+    let whole = || networks(Precondition::Full, TrainingMode::Fedavg);
+    let privacy = PrivacyConfig { unit: Unit::Agent, first_release: 5, ..Default::default() };
+    let all = [
+        whole(),
+        networks(Precondition::Diagonal, TrainingMode::FedavgRounds),
+        FnUcb { lockstep: false, ..networks(Precondition::Diagonal, TrainingMode::Independent) },
+        FnUcb { privacy: Some(privacy), update_steps: 5, ..whole() },
+    ];
+    for networks in all {
+        for levels in [2, 3] {
+            let topology = TopologyConfig { levels, fan_out: 2, ..TopologyConfig::default() };
+            // Every iteration is a round, and every message of a round is written to a disk.
+            let run = RunConfig { horizon: 40, ..run(Algorithm::FnUcb(networks.clone()), clicks()) };
+            assert!(is_the_same(&RunConfig { topology, agents: 2 * AGENTS, ..run }).await, "nobody spoke");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
