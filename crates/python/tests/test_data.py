@@ -97,6 +97,20 @@ def test_own_policies_are_judged_by_their_probabilities(tmp_path: Path) -> None:
     assert ips[0] == ips[1] and ips[0] is not None and ips[0].value > by_array.logged
     with pytest.raises(posse.InputError, match="2 columns of probabilities: the log has 3"):
         posse.evaluate(prepared.directory, greenish[:, :2])
+    for wrong in ([[0.5], [0.5, 0.5]], object()):
+        with pytest.raises(posse.InputError, match="neither an algorithm nor a table of probabilities"):
+            posse.evaluate(prepared.directory, wrong)
+
+
+def test_actions_may_have_commas_and_quotes_in_their_names(tmp_path: Path) -> None:
+    rows = log()
+    names = {"blue": "blue, dark", "green": 'the "green"', "red": "red"}
+    rows["action"] = [names[action] for action in rows["action"]]
+    prepared = posse.data.prepare("log", pa.table(rows), tmp_path / "log", **COLUMNS)
+    kept = posse.data.load(prepared.directory)["items"].column(0).to_pylist()
+    assert sorted(kept) == sorted(names.values())
+    even = posse.evaluate(prepared.directory, np.full((1200, 3), 1 / 3))
+    assert even.estimates["ips"] is not None
 
 
 def test_mistakes_in_data_are_told_where_they_are(tmp_path: Path) -> None:

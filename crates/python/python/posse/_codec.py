@@ -38,7 +38,10 @@ def pack(value: Any) -> bytes:
     {'count': 3, 'mean': 0.5}
     """
     parts = [_HEAD]
-    _write(value, parts)
+    try:
+        _write(value, parts)
+    except RecursionError:
+        raise TypeError("the value is nested too deep to be packed, or contains itself") from None
     return b"".join(parts)
 
 
@@ -64,7 +67,9 @@ def unpack(data: bytes) -> Any:
         raise DecodeError("these bytes were not written by posse.pack")
     try:
         value, end = _read(data, len(_HEAD))
-    except (struct.error, IndexError, ValueError, TypeError, KeyError) as error:
+    except RecursionError:
+        raise DecodeError("these bytes are nested too deep") from None
+    except (struct.error, IndexError, OverflowError, ValueError, TypeError, KeyError) as error:
         raise DecodeError(f"these bytes are not whole: {error}") from None
     if end != len(data):
         raise DecodeError("there is more than one value in these bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import tempfile
@@ -230,7 +231,10 @@ def _probabilities(policy: Any, log: Path, folder: Path) -> str:
         names = table.column_names
         numbers = np.column_stack([column.to_numpy() for column in table.columns])
     else:
-        numbers = np.asarray(policy, dtype=np.float64)
+        try:
+            numbers = np.asarray(policy, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the policy is neither an algorithm nor a table of probabilities: {error}") from None
         if numbers.ndim == 1:
             names, numbers = ["probability"], numbers[:, None]
         elif numbers.ndim == 2:
@@ -241,8 +245,9 @@ def _probabilities(policy: Any, log: Path, folder: Path) -> str:
         if numbers.shape[1] != len(names):
             raise InputError(f"there are {numbers.shape[1]} columns of probabilities: the log has {len(names)} actions")
     path = folder / "policy.csv"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(",".join(names) + "\n")
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
         for row in numbers:
-            file.write(",".join(repr(float(number)) for number in row) + "\n")
+            writer.writerow([repr(float(number)) for number in row])
     return str(path)

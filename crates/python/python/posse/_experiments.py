@@ -132,6 +132,8 @@ class Result:
             import matplotlib.pyplot
 
             ax = matplotlib.pyplot.gca()
+        if self.curves[metric].dtype == object:
+            raise ConfigError(f"`{metric}` is no number: it cannot be drawn over time")
         everybody = self.curves["agents"] == "all"
         groups, steps, values = (self.curves[c][everybody] for c in ("group", "step", metric))
         for group in dict.fromkeys(groups):
@@ -266,6 +268,8 @@ def merge(
     ExperimentError
         The parts do not belong together, or do not make a whole.
     """
+    if not parts:
+        raise ConfigError("there are no parts to merge: give their directories after the first")
     arguments = ["merge", os.fspath(out), *(os.fspath(part) for part in parts)]
     _posse.command([*arguments, "--force"] if force else arguments)
     return load(out)
