@@ -4,16 +4,16 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyUntypedArrayMethods};
 use posse_core::wire::{decode_downlink, decode_uplink, encode_uplink};
-use posse_core::{Arms, Tick, UserId};
+use posse_core::{Algorithm, Arms, Tick, UserId};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::array::{Offer, cube, matrix, maybe_number, vector};
-use crate::error::{decode, input, protocol, wrong_input};
+use crate::error::{decode, input, protocol, wrong_input, wrong_interaction};
 use crate::federation::{Federation, ticks};
 use crate::machine::{Machine, START, SharedMachine, Spec};
-use crate::own::free;
+use crate::own::{free, free_to_use, held};
 
 /// Interactions of a replay between two looks at Ctrl-C.
 const CHUNK: usize = 4096;
@@ -22,7 +22,7 @@ const CHUNK: usize = 4096;
 ///
 /// ``Federation.agent`` makes agents. An agent may be used from several threads; a call waits for the one before it.
 /// Methods that compute for longer than some microseconds release the interpreter's lock. When a method raises, nothing has
-/// changed.
+/// changed, but for ``replay``, which says at which interaction it stopped.
 ///
 /// The agent never sends anything by itself. What it has to say waits in it, and is taken by ``Federation.exchange`` or, if
 /// messages travel some other way, by ``take_uplink``.
@@ -39,8 +39,11 @@ impl Agent {
     }
 
     /// The machine, for one caller at a time. A thread that waits for it does so without the interpreter's lock.
-    fn machine(&self, py: Python<'_>) -> MutexGuard<'_, Machine> {
-        self.machine.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    fn machine(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Machine>> {
+        if matches!(self.spec.algorithm, Algorithm::Outside(_)) {
+            free_to_use(&self.machine)?;
+        }
+        Ok(self.machine.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 
     fn user(&self, user: Option<u64>) -> UserId {
@@ -112,7 +115,7 @@ impl Agent {
         #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
     ) -> PyResult<(usize, Option<f64>)> {
         let (user, offer) = (self.user(user), Offer::read(arms)?);
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         offer.fill(&mut machine.arms)?;
         let Machine { agent, arms, .. } = &mut *machine;
         let choice =
@@ -148,7 +151,7 @@ impl Agent {
     ) -> PyResult<bool> {
         let (user, offer) = (self.user(user), Offer::read(arms)?);
         let now: Tick = now.map_or(Ok(START), ticks)?;
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         offer.fill(&mut machine.arms)?;
         let Machine { agent, arms, outbox } = &mut *machine;
         let question = self
@@ -178,7 +181,7 @@ impl Agent {
         #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
     ) -> PyResult<()> {
         let (user, features) = (self.user(user), vector(arm)?);
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         let machine = &mut *machine;
         self.compute(py, 0, || machine.learn(user, &features, reward))?.map_err(|error| input(&error))
     }
@@ -200,6 +203,12 @@ impl Agent {
     /// -------
     /// numpy.ndarray of int64, shape (n,)
     ///     The index of the chosen arm of each interaction.
+    ///
+    /// Raises
+    /// ------
+    /// InputError
+    ///     An argument is wrong. If it is the offer or the reward of one interaction, the text says which, and the agent has
+    ///     learned from all before it.
     #[pyo3(signature = (offers, rewards, user = None))]
     fn replay<'py>(
         &self,
@@ -209,10 +218,10 @@ impl Agent {
         #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let user = self.user(user);
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         let machine = &mut *machine;
-        let choices = replayed(py, self.dimension(), offers, rewards, |_, offer, rewards| {
-            machine.interact(user, offer, rewards).map_err(|error| input(&error))
+        let choices = replayed(py, self.dimension(), offers, rewards, |step, offer, rewards| {
+            machine.interact(user, offer, rewards).map_err(|error| wrong_interaction(step, &error))
         })?;
         Ok(choices.into_pyarray(py))
     }
@@ -233,7 +242,7 @@ impl Agent {
             prepared.push((arms, rewards.to_vec()));
             Ok(0)
         })?;
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         let (agent, user) = (&mut machine.agent, self.user(None));
         let played = free(py, || {
             for (arms, rewards) in (0..rounds).flat_map(|_| &prepared) {
@@ -249,11 +258,16 @@ impl Agent {
     ///
     /// Private agents count the interaction without learning from it; others do nothing.
     #[pyo3(signature = (user = None))]
-    fn give_up(&self, py: Python<'_>, #[pyo3(from_py_with = maybe_number)] user: Option<u64>) {
+    fn give_up(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
+    ) -> PyResult<()> {
         let user = self.user(user);
-        let mut machine = self.machine(py);
-        let said = machine.agent.give_up(user);
+        let mut machine = self.machine(py)?;
+        let said = held(|| machine.agent.give_up(user))?;
         machine.outbox.extend(said);
+        Ok(())
     }
 
     /// Take the oldest message that the agent has for the coordinator.
@@ -264,9 +278,9 @@ impl Agent {
     /// -------
     /// bytes or None
     ///     The message in posse's wire format, or None if there is nothing to say.
-    fn take_uplink<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        let message = self.machine(py).outbox.pop_front()?;
-        Some(PyBytes::new(py, &encode_uplink(&message)))
+    fn take_uplink<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let message = self.machine(py)?.outbox.pop_front();
+        Ok(message.map(|message| PyBytes::new(py, &encode_uplink(&message))))
     }
 
     /// Take in a message of the coordinator. An answer, if there is one, waits for ``take_uplink``.
@@ -277,7 +291,7 @@ impl Agent {
     ///     What ``Coordinator.receive`` or ``Coordinator.join`` returned for this agent.
     fn receive(&self, py: Python<'_>, message: &[u8]) -> PyResult<()> {
         let message = decode_downlink(message).map_err(|error| decode(&error))?;
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         let machine = &mut *machine;
         free(py, || machine.receive(message))?.map_err(|error| protocol(&error))
     }
@@ -291,8 +305,8 @@ impl Agent {
     ///     ``in_flight``: own observations that were sent and are not known to have arrived; ``unsent`` and ``withheld``:
     ///     own observations that were not sent; ``information``: what the unsent ones add to the model.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let machine = self.machine(py);
-        let view = machine.agent.inspect();
+        let machine = self.machine(py)?;
+        let view = held(|| machine.agent.inspect())?;
         let dict = PyDict::new(py);
         dict.set_item("version", view.version.0)?;
         dict.set_item("shared", view.shared)?;
@@ -309,17 +323,17 @@ impl Agent {
     /// -------
     /// numpy.ndarray or None
     ///     One number for each shared feature, or None if the model is not linear.
-    fn estimate<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
-        let machine = self.machine(py);
-        let estimate = machine.agent.inspect().linear?.model.estimate();
-        Some(estimate.into_pyarray(py))
+    fn estimate<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<f64>>>> {
+        let machine = self.machine(py)?;
+        let view = held(|| machine.agent.inspect())?;
+        Ok(view.linear.map(|linear| linear.model.estimate().into_pyarray(py)))
     }
 
     /// Encode everything that a restored agent needs to go on with the same choices.
     ///
     /// Messages that wait in the agent are not part of it: take them first. Pickling keeps them.
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         let agent = &mut machine.agent;
         let state = free(py, move || agent.save())?;
         Ok(PyBytes::new(py, &state))
@@ -327,7 +341,7 @@ impl Agent {
 
     /// Go on from a state that an agent of the same settings saved.
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        let mut machine = self.machine(py);
+        let mut machine = self.machine(py)?;
         let machine = &mut *machine;
         free(py, || machine.agent.restore(state))?.map_err(|error| decode(&error))
     }
@@ -338,11 +352,11 @@ impl Agent {
 
     /// Pickles the agent with its state, its waiting messages and the settings of its federation, without the other members.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, AgentParts<'py>)> {
-        let machine = self.machine(py);
+        let machine = self.machine(py)?;
         let outbox = machine.outbox.iter().map(|message| PyBytes::new(py, &encode_uplink(message))).collect();
-        let state = PyBytes::new(py, &machine.agent.save());
+        let state = PyBytes::new(py, &held(|| machine.agent.save())?);
         let rebuild = py.get_type::<Self>().getattr("_rebuild")?;
-        Ok((rebuild, (Federation::plain(&self.spec), self.id, state, outbox)))
+        Ok((rebuild, (Federation::plain(&self.spec)?, self.id, state, outbox)))
     }
 
     #[staticmethod]
@@ -355,8 +369,8 @@ impl Agent {
     ) -> PyResult<Self> {
         let agent = federation.agent(py, id)?;
         {
-            let mut machine = agent.machine(py);
-            machine.agent.restore(state).map_err(|error| decode(&error))?;
+            let mut machine = agent.machine(py)?;
+            held(|| machine.agent.restore(state))?.map_err(|error| decode(&error))?;
             for message in outbox {
                 machine.outbox.push_back(decode_uplink(&message).map_err(|error| decode(&error))?);
             }

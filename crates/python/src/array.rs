@@ -63,6 +63,32 @@ pub(crate) fn number(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
+/// The numbers of agents, one for each interaction.
+pub(crate) fn numbers(value: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    let py = value.py();
+    let numpy = py.import("numpy")?;
+    let array = as_array(value)?;
+    let dimensions: usize = array.getattr("ndim")?.extract()?;
+    if dimensions != 1 {
+        return Err(wrong_input(format!("`agents` has {dimensions} dimensions: it is a list of numbers")));
+    }
+    // An empty list is an array of floats.
+    if array.len()? == 0 {
+        return Ok(Vec::new());
+    }
+    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    if !["i", "u"].contains(&kind.as_str()) {
+        let dtype = array.getattr("dtype")?.str()?;
+        return Err(wrong_input(format!("`agents` is of type {dtype}: expected whole numbers")));
+    }
+    let least = array.call_method0("min")?;
+    if least.lt(0)? {
+        return Err(wrong_input(format!("there is no agent {least}: agents are counted from 0")));
+    }
+    let plain = numpy.call_method1("require", (array, numpy.getattr("uint64")?, ["ALIGNED"]))?;
+    Ok(plain.cast::<PyArray1<u64>>()?.to_owned_array().into_iter().collect())
+}
+
 /// The number of a user, or none for the only one.
 pub(crate) fn maybe_number(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if value.is_none() { Ok(None) } else { number(value).map(Some) }
@@ -73,22 +99,26 @@ fn borrowed<T>(array: Result<T, numpy::BorrowError>) -> PyResult<T> {
     array.map_err(|_| wrong_input("the array is being written to: pass a copy"))
 }
 
+/// What numpy makes of a value. Rows of different lengths are a `ValueError` of numpy.
+fn as_array<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    py.import("numpy")?.call_method1("asarray", (value,)).map_err(|error| {
+        if error.is_instance_of::<PyValueError>(py) {
+            wrong_input(error.value(py).to_string())
+        } else {
+            error
+        }
+    })
+}
+
 /// An aligned float64 array of `dimensions` dimensions with the numbers of `value`.
 fn converted<'py>(
     value: &Bound<'py, PyAny>,
     dimensions: usize,
     expected: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let py = value.py();
-    let numpy = py.import("numpy")?;
-    // Rows of different lengths are a ValueError of numpy.
-    let array = numpy.call_method1("asarray", (value,)).map_err(|error| {
-        if error.is_instance_of::<PyValueError>(py) {
-            wrong_input(error.value(py).to_string())
-        } else {
-            error
-        }
-    })?;
+    let numpy = value.py().import("numpy")?;
+    let array = as_array(value)?;
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     // Booleans, integers and floats. Numbers hidden in objects, texts and complex numbers would change or fail silently.
     if !["b", "i", "u", "f"].contains(&kind.as_str()) {

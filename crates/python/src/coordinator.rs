@@ -12,7 +12,7 @@ use crate::array::number;
 use crate::error::{decode, protocol, wrong_input};
 use crate::federation::{seconds, ticks};
 use crate::machine::Desk;
-use crate::own::free;
+use crate::own::{free, free_to_use, held};
 
 /// Where the evidence of all agents comes together.
 ///
@@ -34,11 +34,12 @@ impl Coordinator {
 
     /// Moves the coordinator's time on to `now`, if it is given.
     pub(crate) fn pass(&self, py: Python<'_>, now: Option<f64>) -> PyResult<()> {
-        pass(&mut self.desk(py), now)
+        pass(&mut *self.desk(py)?, now)
     }
 
-    fn desk(&self, py: Python<'_>) -> MutexGuard<'_, Desk> {
-        self.desk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    fn desk(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Desk>> {
+        free_to_use(&self.desk)?;
+        Ok(self.desk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -74,26 +75,30 @@ fn check(desk: &Desk, agent: u64) -> PyResult<AgentId> {
 impl Coordinator {
     /// How many times what the coordinator shares has changed.
     #[getter]
-    fn version(&self, py: Python<'_>) -> u64 {
-        self.desk(py).coordinator.inspect().version.0
+    fn version(&self, py: Python<'_>) -> PyResult<u64> {
+        let desk = self.desk(py)?;
+        held(|| desk.coordinator.inspect().version.0)
     }
 
     /// How many observations the shared state is over.
     #[getter]
-    fn observations(&self, py: Python<'_>) -> u64 {
-        self.desk(py).coordinator.inspect().observations
+    fn observations(&self, py: Python<'_>) -> PyResult<u64> {
+        let desk = self.desk(py)?;
+        held(|| desk.coordinator.inspect().observations)
     }
 
     /// How many agents have joined.
     #[getter]
-    fn agents(&self, py: Python<'_>) -> usize {
-        self.desk(py).coordinator.inspect().agents
+    fn agents(&self, py: Python<'_>) -> PyResult<usize> {
+        let desk = self.desk(py)?;
+        held(|| desk.coordinator.inspect().agents)
     }
 
     /// The time in seconds at which ``tick`` has something to do, or None.
     #[getter]
-    fn deadline(&self, py: Python<'_>) -> Option<f64> {
-        self.desk(py).coordinator.deadline().map(seconds)
+    fn deadline(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let desk = self.desk(py)?;
+        held(|| desk.coordinator.deadline().map(seconds))
     }
 
     /// Take note that an agent joins.
@@ -119,13 +124,16 @@ impl Coordinator {
         returning: bool,
         now: Option<f64>,
     ) -> PyResult<Letters<'py>> {
-        let mut desk = self.desk(py);
+        let mut desk = self.desk(py)?;
         let agent = check(&desk, agent)?;
         pass(&mut desk, now)?;
         let entrance = if returning { Entrance::Returning } else { Entrance::NewLife };
         let now = desk.now;
-        let outgoing = desk.coordinator.join(now, agent, entrance);
-        Ok(encoded(py, desk.addressed(outgoing)))
+        let letters = held(|| {
+            let outgoing = desk.coordinator.join(now, agent, entrance);
+            desk.addressed(outgoing)
+        })?;
+        Ok(encoded(py, letters))
     }
 
     /// Take note that an agent leaves for good.
@@ -136,12 +144,15 @@ impl Coordinator {
         #[pyo3(from_py_with = number)] agent: u64,
         now: Option<f64>,
     ) -> PyResult<Letters<'py>> {
-        let mut desk = self.desk(py);
+        let mut desk = self.desk(py)?;
         let agent = check(&desk, agent)?;
         pass(&mut desk, now)?;
         let now = desk.now;
-        let outgoing = desk.coordinator.leave(now, agent);
-        Ok(encoded(py, desk.addressed(outgoing)))
+        let letters = held(|| {
+            let outgoing = desk.coordinator.leave(now, agent);
+            desk.addressed(outgoing)
+        })?;
+        Ok(encoded(py, letters))
     }
 
     /// Take in a message of an agent.
@@ -168,7 +179,7 @@ impl Coordinator {
         now: Option<f64>,
     ) -> PyResult<Letters<'py>> {
         let message = decode_uplink(message).map_err(|error| decode(&error))?;
-        let mut desk = self.desk(py);
+        let mut desk = self.desk(py)?;
         let agent = check(&desk, agent)?;
         pass(&mut desk, now)?;
         let desk = &mut *desk;
@@ -183,26 +194,35 @@ impl Coordinator {
     /// Do what is due, for example close a round whose deadline has passed.
     #[pyo3(signature = (now = None))]
     fn tick<'py>(&self, py: Python<'py>, now: Option<f64>) -> PyResult<Letters<'py>> {
-        let mut desk = self.desk(py);
+        let mut desk = self.desk(py)?;
         pass(&mut desk, now)?;
         let now = desk.now;
-        let outgoing = desk.coordinator.tick(now);
-        Ok(encoded(py, desk.addressed(outgoing)))
+        let letters = held(|| {
+            let outgoing = desk.coordinator.tick(now);
+            desk.addressed(outgoing)
+        })?;
+        Ok(encoded(py, letters))
     }
 
     /// Encode everything that a restored coordinator needs to go on with the same bits.
-    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.desk(py).coordinator.save())
+    fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let desk = self.desk(py)?;
+        let state = held(|| desk.coordinator.save())?;
+        Ok(PyBytes::new(py, &state))
     }
 
     /// Go on from a state that a coordinator of the same settings saved.
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.desk(py).coordinator.restore(state).map_err(|error| decode(&error))
+        let mut desk = self.desk(py)?;
+        held(|| desk.coordinator.restore(state))?.map_err(|error| decode(&error))
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let desk = self.desk(py);
-        let view = desk.coordinator.inspect();
-        format!("<posse.FederationCoordinator of {} agents, {} observations>", view.agents, view.observations)
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let desk = self.desk(py)?;
+        held(|| {
+            let view = desk.coordinator.inspect();
+            let (agents, observations) = (view.agents, view.observations);
+            format!("<posse.FederationCoordinator of {agents} agents, {observations} observations>")
+        })
     }
 }

@@ -24,6 +24,11 @@ pub(crate) fn wrong_input(text: impl Into<String>) -> PyErr {
     exception::InputError::new_err(text.into())
 }
 
+/// The caller passed an interaction to replay that no algorithm can use. Those before it have been played.
+pub(crate) fn wrong_interaction(step: usize, error: &InputError) -> PyErr {
+    wrong_input(format!("interaction {step}: {error}"))
+}
+
 /// A setting has a name or a value that it cannot have.
 pub(crate) fn config(text: impl Into<String>) -> PyErr {
     exception::ConfigError::new_err(text.into())

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::error::{config, experiment};
 use crate::own::free;
-use crate::settings;
+use crate::settings::{self, Whole};
 use crate::table::RawTable;
 
 /// An experiment that is about to run, runs, or has run.
@@ -43,8 +43,8 @@ pub(crate) fn plan(
     figure: Option<&str>,
     name: &str,
     quick: bool,
-    seed: Option<u64>,
-    repetitions: Option<u64>,
+    seed: Option<Whole>,
+    repetitions: Option<Whole>,
 ) -> PyResult<Running> {
     let text = settings.map(settings::table).transpose()?.map(|table| toml::to_string(&table));
     let text = text.transpose().map_err(|error| config(error.to_string()))?;
@@ -57,7 +57,8 @@ pub(crate) fn plan(
     })?;
     let mut plan = read.map_err(config)?;
     if let Some(repetitions) = repetitions {
-        plan.set_seeds(seed, repetitions).map_err(config)?;
+        let seed = seed.map(|seed| seed.number("seeds")).transpose()?;
+        plan.set_seeds(seed, repetitions.number("seeds")?).map_err(config)?;
     }
     Ok(Running::new(State::Planned(Box::new(plan))))
 }

@@ -1,11 +1,11 @@
 //! The class `Federation`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1};
 use posse_cli::embed;
-use posse_core::wire::{decode_uplink, encode_uplink};
+use posse_core::wire::{MAX_DIMENSION, decode_uplink, encode_uplink};
 use posse_core::{Federation as Members, Seed, Shape, Tick};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -13,12 +13,12 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::agent::{Agent, replayed};
-use crate::array::number;
+use crate::array::{number, numbers};
 use crate::coordinator::Coordinator;
-use crate::error::{config, decode, input, protocol, wrong_input};
+use crate::error::{config, decode, input, protocol, wrong_input, wrong_interaction};
 use crate::machine::{Desk, Host, OpenError, SharedMachine, Spec, Trouble, lock};
-use crate::own::free;
-use crate::settings;
+use crate::own::{free, free_to_use, held};
+use crate::settings::{self, Whole};
 
 /// Agents and a coordinator of one algorithm.
 ///
@@ -58,6 +58,9 @@ pub(crate) struct Federation {
     desk: Arc<Mutex<Desk>>,
 }
 
+/// The most agents, as in experiments.
+const MOST_AGENTS: u64 = 10_000_000;
+
 /// Seconds as ticks, which are microseconds.
 pub(crate) fn ticks(seconds: f64) -> PyResult<Tick> {
     if seconds.is_finite() && (0.0..1e13).contains(&seconds) {
@@ -90,6 +93,15 @@ impl Federation {
         if agents == 0 {
             return Err(config("`agents` is 0: a federation needs at least one"));
         }
+        if agents > MOST_AGENTS {
+            return Err(config(format!("`agents` is {agents}: it must be at most {MOST_AGENTS}")));
+        }
+        let features = shared.saturating_add(local);
+        if features > MAX_DIMENSION {
+            return Err(config(format!(
+                "`dimension` is {features}: posse's messages and states hold at most {MAX_DIMENSION} features"
+            )));
+        }
         let shape = Shape { shared, local };
         let algorithm = embed::algorithm(table, shape).map_err(config)?;
         if local > 0 && !algorithm.takes_local_features() {
@@ -110,8 +122,13 @@ impl Federation {
     }
 
     /// A federation with the settings of `spec` and none of its history.
-    pub(crate) fn plain(spec: &Arc<Spec>) -> Self {
-        Self::from_spec(Arc::clone(spec)).expect("these settings have made a federation before")
+    pub(crate) fn plain(spec: &Arc<Spec>) -> PyResult<Self> {
+        held(|| Self::from_spec(Arc::clone(spec)))?
+    }
+
+    fn host(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Host>> {
+        free_to_use(&self.host)?;
+        Ok(self.host.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 
     fn sizes(&self) -> Sizes {
@@ -123,18 +140,23 @@ impl Federation {
 #[pymethods]
 impl Federation {
     #[new]
-    #[pyo3(signature = (algorithm, *, dimension, agents = 1, seed = 0, horizon = 10_000, local = 0, **settings))]
+    #[pyo3(signature = (algorithm, *, dimension, agents = Whole::of(1), seed = Whole::of(0), horizon = Whole::of(10_000),
+        local = Whole::of(0), **settings),
+        text_signature = "(algorithm, *, dimension, agents=1, seed=0, horizon=10000, local=0, **settings)")]
     #[allow(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn new(
         py: Python<'_>,
         algorithm: &Bound<'_, PyAny>,
-        dimension: usize,
-        agents: u64,
-        seed: u64,
-        horizon: u64,
-        local: usize,
+        dimension: Whole,
+        agents: Whole,
+        seed: Whole,
+        horizon: Whole,
+        local: Whole,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let (dimension, local) = (dimension.size("dimension")?, local.size("local")?);
+        let (agents, seed) = (agents.number("agents")?, seed.number("seed")?);
+        let horizon = horizon.number("horizon")?;
         let mut table = settings.map_or_else(|| Ok(toml::Table::new()), settings::table)?;
         // A class of agents stands for its name, and becomes known by it.
         let name = py.import("posse._own")?.getattr("name_of")?.call1((algorithm,))?;
@@ -184,9 +206,9 @@ impl Federation {
                 "there is no agent {id}: this federation has {agents} agents, from 0 on"
             )));
         }
-        let mut host = self.host.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        let machine =
-            host.agent(&self.spec, self.spec.learner(id)).map_err(|error| config(error.to_string()))?;
+        let mut host = self.host(py)?;
+        let made = held(|| host.agent(&self.spec, self.spec.learner(id)))?;
+        let machine = made.map_err(|error| config(error.to_string()))?;
         Ok(Agent::new(Arc::clone(&self.spec), machine, id))
     }
 
@@ -218,23 +240,28 @@ impl Federation {
     ///     The arms of each interaction.
     /// rewards : array_like, shape (n, n_arms)
     ///     What each arm would earn. Only the reward of the chosen arm is learned.
-    /// agents : sequence of int, optional
+    /// agents : array_like of int, shape (n,), optional
     ///     The agent of each interaction. By default they take turns.
     ///
     /// Returns
     /// -------
     /// numpy.ndarray of int64, shape (n,)
     ///     The index of the chosen arm of each interaction.
+    ///
+    /// Raises
+    /// ------
+    /// InputError
+    ///     An argument is wrong. If it is the offer or the reward of one interaction, the text says which, and all interactions
+    ///     before it have been played.
     #[pyo3(signature = (offers, rewards, agents = None))]
-    #[allow(clippy::needless_pass_by_value, reason = "arguments from Python are made for the call")]
     fn replay<'py>(
         &self,
         py: Python<'py>,
         offers: &Bound<'py, PyAny>,
         rewards: &Bound<'py, PyAny>,
-        agents: Option<Vec<u64>>,
+        agents: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let count = self.spec.federation.agents;
+        let (count, agents) = (self.spec.federation.agents, agents.map(numbers).transpose()?);
         if let Some(wrong) = agents.iter().flatten().find(|agent| **agent >= count) {
             return Err(wrong_input(format!(
                 "there is no agent {wrong}: this federation has {count} agents, from 0 on"
@@ -247,7 +274,8 @@ impl Federation {
                 "`agents` names {given} agents: expected one for each of {steps} offers"
             )));
         }
-        let mut host = self.host.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let mut host = self.host(py)?;
+        free_to_use(&self.desk)?;
         let mut desk = self.desk.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let (host, desk) = (&mut *host, &mut *desk);
         free(py, || host.open(&self.spec, desk))?.map_err(|error| match error {
@@ -258,7 +286,10 @@ impl Federation {
         let choices = replayed(py, self.dimension(), offers, rewards, |step, offer, rewards| {
             let id = whose(step);
             host.agent(&self.spec, self.spec.learner(id)).map_err(|error| config(error.to_string()))?;
-            host.interact(&self.spec, desk, id, offer, rewards).map_err(|error| trouble(&error))
+            host.interact(&self.spec, desk, id, offer, rewards).map_err(|error| match error {
+                Trouble::Input(error) => wrong_interaction(step, &error),
+                other => trouble(&other),
+            })
         })?;
         Ok(choices.into_pyarray(py))
     }
@@ -271,7 +302,7 @@ impl Federation {
     /// Pickles the federation with the states of all its members and the messages that wait in them.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, FederationParts<'py>)> {
         // States are gathered without the interpreter's lock, which the holder of an agent may be waiting for.
-        let (members, joined, coordinator, now) = py.detach(|| {
+        let (members, joined, coordinator, now) = free(py, || {
             let (host, desk) = (lock(&self.host), lock(&self.desk));
             let member = |(id, machine): (&u64, &SharedMachine)| {
                 let machine = lock(machine);
@@ -280,7 +311,7 @@ impl Federation {
             let members: Vec<(u64, Vec<u8>, Vec<Vec<u8>>)> = host.agents.iter().map(member).collect();
             let joined: Vec<u64> = host.joined.iter().copied().collect();
             (members, joined, desk.coordinator.save(), desk.now.0)
-        });
+        })?;
         let bytes = |bytes: &Vec<u8>| PyBytes::new(py, bytes);
         let pickled =
             members.iter().map(|(id, state, outbox)| (*id, bytes(state), outbox.iter().map(bytes).collect()));
@@ -300,16 +331,17 @@ impl Federation {
         joined: Vec<u64>,
     ) -> PyResult<Self> {
         let table = settings.parse::<toml::Table>().map_err(|error| config(error.to_string()))?;
-        let federation = Self::build(&table, sizes)?;
+        let federation = held(|| Self::build(&table, sizes))??;
         {
             let (mut host, mut desk) = (lock(&federation.host), lock(&federation.desk));
-            desk.coordinator.restore(coordinator).map_err(|error| decode(&error))?;
+            held(|| desk.coordinator.restore(coordinator))?.map_err(|error| decode(&error))?;
             desk.now = Tick(now);
             host.joined = joined.into_iter().collect();
             for (id, state, outbox) in members {
-                let machine = host.agent(&federation.spec, id).map_err(|error| config(error.to_string()))?;
+                let made = held(|| host.agent(&federation.spec, id))?;
+                let machine = made.map_err(|error| config(error.to_string()))?;
                 let mut machine = lock(&machine);
-                machine.agent.restore(&state).map_err(|error| decode(&error))?;
+                held(|| machine.agent.restore(&state))?.map_err(|error| decode(&error))?;
                 for message in outbox {
                     machine.outbox.push_back(decode_uplink(&message).map_err(|error| decode(&error))?);
                 }

@@ -12,8 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::runtime::Runtime;
 
-use crate::array::Offer;
+use crate::array::{Offer, number};
 use crate::error::{config, connect, input, wrong_input};
+use crate::settings::Whole;
 
 /// The threads that carry messages, of all agents of this process.
 static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
@@ -88,7 +89,7 @@ fn policy(required: &Bound<'_, PyDict>) -> PyResult<PrivacyPolicy> {
 /// Connect an agent to a coordinator. Returns once the rules of the federation are known.
 #[pyfunction]
 #[pyo3(signature = (url, *, token = None, token_file = None, ca = None, certificate = None, key = None, state = None,
-    federation = None, agent = None, local_features = 0, expire_after = None, default_reward = None,
+    federation = None, agent = None, local_features = Whole::of(0), expire_after = None, default_reward = None,
     exchange_every = None, new_life = false, privacy = None, timeout = 10.0))]
 #[allow(clippy::too_many_arguments, reason = "only the Python package calls it, with names")]
 pub(crate) fn open_connection(
@@ -101,8 +102,8 @@ pub(crate) fn open_connection(
     key: Option<Vec<u8>>,
     state: Option<PathBuf>,
     federation: Option<String>,
-    agent: Option<u64>,
-    local_features: usize,
+    agent: Option<Whole>,
+    local_features: Whole,
     expire_after: Option<f64>,
     default_reward: Option<f64>,
     exchange_every: Option<f64>,
@@ -110,14 +111,17 @@ pub(crate) fn open_connection(
     privacy: Option<&Bound<'_, PyDict>>,
     timeout: f64,
 ) -> PyResult<Connection> {
+    if exchange_every.is_some_and(|every| every <= 0.0) {
+        return Err(config("`exchange_every` must be above 0 seconds"));
+    }
     let settings = AgentConfig {
         coordinator: url,
         federation,
         token,
         token_file,
-        agent,
+        agent: agent.map(|agent| agent.number("agent")).transpose()?,
         state,
-        local_features,
+        local_features: local_features.size("local_features")?,
         expire_after: expire_after.map(|value| seconds("expire_after", value)).transpose()?,
         default_reward,
         carriage: exchange_every
@@ -172,6 +176,20 @@ impl Connection {
         let agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
         agent.clone().ok_or_else(|| connect("the agent was closed"))
     }
+
+    /// Waits without the interpreter's lock, and looks at Ctrl-C now and then.
+    fn wait<T: Send>(&self, py: Python<'_>, work: impl Future<Output = T> + Send) -> PyResult<T> {
+        let mut work = Box::pin(work);
+        loop {
+            let waiting = work.as_mut();
+            let done =
+                py.detach(|| self.runtime.block_on(async { tokio::time::timeout(LOOK, waiting).await }));
+            if let Ok(done) = done {
+                return Ok(done);
+            }
+            py.check_signals()?;
+        }
+    }
 }
 
 #[pymethods]
@@ -189,20 +207,18 @@ impl Connection {
         &self,
         py: Python<'_>,
         arms: &Bound<'_, PyAny>,
-        user: u64,
+        #[pyo3(from_py_with = number)] user: u64,
         wait: f64,
     ) -> PyResult<(String, usize, Option<f64>)> {
         let (agent, offer) = (self.agent()?, Offer::read(arms)?);
         let mut filled = Arms::new(agent.dimension());
         offer.fill(&mut filled)?;
         let (user, limit) = (UserId(user), seconds("wait", wait)?);
-        let chosen = py.detach(|| {
-            if limit.is_zero() {
-                agent.choose(user, &filled)
-            } else {
-                self.runtime.block_on(agent.choose_after_news(user, &filled, limit))
-            }
-        });
+        let chosen = if limit.is_zero() {
+            py.detach(|| agent.choose(user, &filled))
+        } else {
+            self.wait(py, agent.choose_after_news(user, &filled, limit))?
+        };
         let chosen = chosen.map_err(|error| match error {
             ChooseError::Input(error) => input(&error),
             other => connect(other.to_string()),
@@ -251,9 +267,7 @@ impl Connection {
     /// Wait at most `seconds` until the coordinator has answered everything. Returns whether it has.
     fn settle(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let (agent, limit) = (self.agent()?, self::seconds("seconds", seconds)?);
-        Ok(py.detach(|| {
-            self.runtime.block_on(async { tokio::time::timeout(limit, agent.settled()).await.is_ok() })
-        }))
+        self.wait(py, async { tokio::time::timeout(limit, agent.settled()).await.is_ok() })
     }
 
     fn take_new_life(&self) -> PyResult<()> {

@@ -8,6 +8,9 @@ use posse_core::{
     InputError, JoinPolicy, Outgoing, Placement, ProtocolError, Recipient, Shape, Tick, TimeSpan, Uplink,
     UserId,
 };
+use pyo3::Python;
+
+use crate::own::{fail, free_to_use};
 
 /// The time at which federations begin, the same as in the simulator.
 pub(crate) const START: Tick = Tick(1_000_000_000_000_000);
@@ -66,8 +69,12 @@ pub(crate) struct Machine {
 /// An agent that its Python objects and its federation share.
 pub(crate) type SharedMachine = Arc<Mutex<Machine>>;
 
-/// Locks something whose user may have panicked: the panic was reported, and every method leaves states whole.
+/// Locks something whose user may have panicked: the panic was reported, and every method leaves states whole. Own code that asks
+/// for what the call that runs it has locked fails.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    if let Err(error) = free_to_use(mutex) {
+        Python::attach(|py| fail(py, error));
+    }
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -10,9 +10,10 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
+use crate::array::number;
 use crate::error::{config, wrong_input};
-use crate::own::free;
-use crate::settings;
+use crate::own::{free, free_to_use};
+use crate::settings::{self, Whole};
 
 /// A world of the simulator, asked step by step.
 ///
@@ -49,14 +50,16 @@ type Offered<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, Bound
 #[pymethods]
 impl SimulatedWorld {
     #[new]
-    #[pyo3(signature = (kind = None, *, agents = 1, seed = 0, **settings))]
+    #[pyo3(signature = (kind = None, *, agents = Whole::of(1), seed = Whole::of(0), **settings),
+        text_signature = "(kind=None, *, agents=1, seed=0, **settings)")]
     fn new(
         py: Python<'_>,
         kind: Option<&Bound<'_, PyAny>>,
-        agents: u64,
-        seed: u64,
+        agents: Whole,
+        seed: Whole,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let (agents, seed) = (agents.number("agents")?, seed.number("seed")?);
         let mut table = settings.map_or_else(|| Ok(toml::Table::new()), settings::table)?;
         let name = match kind {
             Some(kind) => py.import("posse._own")?.getattr("name_of")?.call1((kind,))?.extract()?,
@@ -108,7 +111,12 @@ impl SimulatedWorld {
     ///     The features of the arms, shape (n_arms, dimension); the expected reward of each; the reward that each would pay
     ///     this time; and the number of the user that the choice is for.
     #[pyo3(signature = (step, agent = 0))]
-    fn offer<'py>(&self, py: Python<'py>, step: u64, agent: u64) -> PyResult<Offered<'py>> {
+    fn offer<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number)] step: u64,
+        #[pyo3(from_py_with = number)] agent: u64,
+    ) -> PyResult<Offered<'py>> {
         if agent >= self.agents {
             return Err(wrong_input(format!(
                 "there is no agent {agent}: this world has {} agents, from 0 on",
@@ -118,6 +126,7 @@ impl SimulatedWorld {
         if let Some(length) = self.length.filter(|length| step >= *length) {
             return Err(wrong_input(format!("there is no interaction {step}: {length} are recorded")));
         }
+        free_to_use(&self.world)?;
         let mut world = self.world.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         let (world, offer) = &mut *world;
         free(py, || {

@@ -113,6 +113,71 @@ def test_wrong_rewards_and_agents_are_input_errors() -> None:
         federation.replay(np.zeros((4, 2, 3)), np.zeros((4, 2)), agents=[0])
 
 
+def test_a_replay_that_stops_says_where_and_keeps_what_was_before() -> None:
+    offers, rewards = np.tile(ARMS, (10, 1, 1)), np.tile([0.1, 0.9, 0.3], (10, 1))
+    offers[5, 1, 2] = np.nan
+    agent, expected = made("lin-ucb").agent(0), made("lin-ucb").agent(0)
+    expected.replay(offers[:5], rewards[:5])
+    with pytest.raises(posse.InputError, match="interaction 5: feature 2 is NaN"):
+        agent.replay(offers, rewards)
+    assert agent.save() == expected.save()
+    with pytest.raises(posse.InputError, match="interaction 5: feature 2 is NaN"):
+        made().replay(offers, rewards)
+    with pytest.raises(posse.InputError, match="interaction 0: the reward is NaN"):
+        made().replay(offers[:5], np.full((5, 3), np.nan))
+
+
+def test_the_agents_of_a_replay_are_anything_that_is_a_list_of_numbers() -> None:
+    offers, rewards = np.tile(ARMS, (4, 1, 1)), np.tile([0.1, 0.9, 0.3], (4, 1))
+    states = []
+    for agents in ([0, 1, 1, 1], np.array([0, 1, 1, 1]), np.array([0, 1, 1, 1], dtype=np.uint8), (0, 1, 1, 1)):
+        federation = made("lin-ucb")
+        federation.replay(offers, rewards, agents=agents)
+        states.append(federation.agent(1).save())
+    assert federation.agent(1).inspect()["unsent"] == 3 and len(set(states)) == 1
+    for wrong, text in (
+        ([0, 1, -1, 0], "there is no agent -1: agents are counted from 0"),
+        ([0, 1, 2, 0], "there is no agent 2: this federation has 2 agents"),
+        ([0, 1, 0.5, 0], "of type float64: expected whole numbers"),
+        ("0101", "`agents` has 0 dimensions"),
+        ([[0, 1, 0, 1]], "`agents` has 2 dimensions"),
+    ):
+        with pytest.raises(posse.InputError, match=text):
+            made().replay(offers, rewards, agents=wrong)
+    assert made().replay(offers[:0], rewards[:0], agents=[]).tolist() == []
+
+
+@pytest.mark.parametrize("name", ["dimension", "agents", "seed", "horizon", "local"])
+def test_sizes_that_no_machine_has_are_config_errors(name: str) -> None:
+    for number, text in ((-1, "is -1: it must not be negative"), (1 << 64, "it must be below 2⁶⁴")):
+        with pytest.raises(posse.ConfigError, match=f"`{name}` {text}" if number < 0 else text):
+            posse.Federation("lin-ucb", **{"dimension": 3, name: number})
+    with pytest.raises(TypeError, match=name):
+        posse.Federation("lin-ucb", **{"dimension": 3, name: 1.5})  # type: ignore[arg-type]
+
+
+def test_models_and_federations_beyond_all_memory_are_refused() -> None:
+    for dimension in (20_000, 10**9, 2**63):
+        with pytest.raises(posse.ConfigError, match="at most 16384 features"):
+            posse.Federation("lin-ucb", dimension=dimension)
+    with pytest.raises(posse.ConfigError, match="at most 16384 features"):
+        posse.Federation("async-lin-ucb-am", dimension=2**63, local=2**63)
+    with pytest.raises(posse.ConfigError, match="`agents` is 1000000000000: it must be at most 10000000"):
+        posse.Federation("sync-lin-ucb", dimension=3, agents=10**12)
+
+
+def test_settings_that_contain_themselves_are_refused() -> None:
+    class Nested:
+        def tolist(self) -> Nested:
+            return self
+
+    endless: dict[str, Any] = {}
+    endless["epsilon"] = endless
+    for wrong in (endless, Nested()):
+        with pytest.raises(posse.ConfigError, match="nested more than 32 levels deep"):
+            made(privacy=wrong)
+
+
 def test_settings_are_refused_in_the_words_of_the_command() -> None:
     with pytest.raises(posse.ConfigError, match="did you mean `upload_threshold`?"):
         made(uplaod_threshold=2.0)

@@ -189,6 +189,11 @@ def test_mistakes_are_shown_where_they_are(tmp_path: Path) -> None:
         posse.run({"horizon": 1, "agents": 1})
     with pytest.raises(posse.ConfigError, match="`jobs` is 0"):
         posse.run(SMALL, jobs=0)
+    for seeds in (1 << 64, range(1 << 64, 1 + (1 << 64))):
+        with pytest.raises(posse.ConfigError, match="`seeds` is 18446744073709551616: it must be below 2⁶⁴"):
+            posse.run(SMALL, seeds=seeds)
+    with pytest.raises(posse.ConfigError, match="there are no parts to merge"):
+        posse.merge(tmp_path / "whole")
 
 
 def test_other_results_are_not_overwritten(file: Path, tmp_path: Path) -> None:

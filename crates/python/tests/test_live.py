@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -109,6 +110,47 @@ def test_a_live_agent_fits_into_an_event_loop(coordinator: str) -> None:
             return agent.health()["rewards"]
 
     assert asyncio.run(main()) == 2
+
+
+def test_ctrl_c_ends_a_wait(command: Path, tmp_path: Path) -> None:
+    """The coordinator is gone, so that the agent would wait for an hour: the alarm rings as Ctrl-C does."""
+    (tmp_path / "federation.toml").write_text(CONFIG)
+    with serving(command, tmp_path / "federation.toml") as url:
+        agent = posse.connect(url, agent=7)
+    play(agent)
+
+    def ring(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            agent.settle(3600.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        agent.close()
+
+
+def test_users_and_times_that_cannot_be_are_refused(coordinator: str) -> None:
+    with posse.connect(coordinator, agent=7) as agent:
+        with pytest.raises(posse.InputError, match="there is no number -1"):
+            agent.choose(ARMS, user=-1)
+        with pytest.raises(posse.ConfigError, match="`wait` is -1: expected a time in seconds"):
+            agent.choose(ARMS, wait=-1.0)
+        with pytest.raises(posse.ConfigError, match="`seconds` is NaN: expected a time in seconds"):
+            agent.settle(float("nan"))
+        with pytest.raises(posse.InputError):
+            agent.reward("nonsense", 1.0)
+    for call in (lambda: agent.choose(ARMS), lambda: agent.health(), lambda: agent.settle(), lambda: agent.reward("x", 1.0)):
+        with pytest.raises(posse.ConnectError, match="the agent was closed"):
+            call()
+    agent.close()
+    for setting in ("agent", "local_features"):
+        with pytest.raises(posse.ConfigError, match=f"`{setting}` is -1: it must not be negative"):
+            posse.connect(coordinator, **{"agent": 7, setting: -1})  # type: ignore[arg-type]
+    with pytest.raises(posse.ConfigError, match="`exchange_every` must be above 0 seconds"):
+        posse.connect(coordinator, agent=7, exchange_every=0.0)
 
 
 # Newer Pythons warn of any fork of a process with threads, which is what this is about.

@@ -302,6 +302,10 @@ def test_packed_arrays_come_back_and_broken_bytes_do_not() -> None:
             posse.unpack(whole[:end])
     with pytest.raises(posse.DecodeError):
         posse.unpack(whole + b"N")
-    for wrong in (object(), {1, 2}, np.array(["x"]), 2**70):
+    endless: list[Any] = []
+    endless.append(endless)
+    for wrong in (object(), {1, 2}, np.array(["x"]), 2**70, endless):
         with pytest.raises(TypeError):
             posse.pack(wrong)
+    with pytest.raises(posse.DecodeError, match="nested too deep"):
+        posse.unpack(posse.pack(None)[:-1] + (b"l" + (1).to_bytes(8, "little")) * 5000 + b"N")

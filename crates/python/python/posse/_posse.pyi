@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from typing import Any, TypedDict, final
 
 import numpy as np
@@ -85,7 +84,7 @@ class Federation:
     def agent(self, id: int) -> FederationAgent: ...
     def exchange(self, now: float | None = None) -> tuple[int, int]: ...
     def replay(
-        self, offers: npt.ArrayLike, rewards: npt.ArrayLike, agents: Sequence[int] | None = None
+        self, offers: npt.ArrayLike, rewards: npt.ArrayLike, agents: npt.ArrayLike | None = None
     ) -> npt.NDArray[np.int64]: ...
 
 @final

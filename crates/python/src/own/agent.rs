@@ -5,12 +5,12 @@ use posse_core::{
     Agent, AgentView, Arms, Choice, DecodeError, Downlink, InputError, ProtocolError, Tick, Uplink, UserId,
     Version,
 };
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::failure::with;
-use super::{bytes_for, message, no_state, refusal};
-use crate::error::wrong_input;
+use super::{bytes_for, message, no_state, refusal, state, wrong_return};
 use crate::federation::seconds;
 
 pub(super) struct OwnAgent {
@@ -21,12 +21,17 @@ pub(super) struct OwnAgent {
     prepares: bool,
     /// Observations learned so far: what an agent that never speaks holds.
     learned: u64,
+    /// Messages that were answered since the agent last chose or learned.
+    answered: u64,
 }
+
+/// Answers after which an agent that neither chooses nor learns in between counts as one that talks without end.
+const ENDLESS: u64 = 20_000;
 
 impl OwnAgent {
     pub(super) fn new(name: &'static str, object: Py<PyAny>, dimension: usize) -> Self {
         let prepares = with(&object, |_, object| object.getattr("_prepares")?.extract());
-        Self { name, object, dimension, prepares, learned: 0 }
+        Self { name, object, dimension, prepares, learned: 0, answered: 0 }
     }
 
     fn check(&self, arms: &Arms) -> Result<(), InputError> {
@@ -52,25 +57,27 @@ impl Agent for OwnAgent {
         self.check(arms)?;
         Ok(with(&self.object, |py, object| {
             let said = object.call_method1("prepare", (matrix(py, arms)?, user.0, seconds(now)))?;
-            Ok(message(self.name, &said)?.map(Uplink::Extension))
+            Ok(message(self.name, "prepare", &said)?.map(Uplink::Extension))
         }))
     }
 
     fn choose(&mut self, user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         self.check(arms)?;
+        self.answered = 0;
         Ok(with(&self.object, |py, object| {
             let chosen = object.call_method1("choose", (matrix(py, arms)?, user.0))?;
-            let (arm, propensity): (usize, Option<f64>) = match chosen.extract::<usize>() {
+            let expected = "the index of an arm, or a tuple of it and its probability";
+            let (arm, propensity): (i64, Option<f64>) = match chosen.extract::<i64>() {
                 Ok(arm) => (arm, None),
-                Err(_) => chosen.extract().map_err(|_| {
-                    wrong_input(format!(
-                        "choose returned {chosen}: expected the index of an arm, or it and its probability"
-                    ))
-                })?,
+                Err(_) => chosen.extract().map_err(|_| wrong_return("choose", &chosen, expected))?,
             };
-            if arm >= arms.len() {
-                let count = arms.len();
-                return Err(wrong_input(format!("choose returned arm {arm}: there are {count}, from 0 on")));
+            let count = arms.len();
+            let arm = usize::try_from(arm).ok().filter(|arm| *arm < count).ok_or_else(|| {
+                PyValueError::new_err(format!("choose returned arm {arm}: there are {count}, from 0 on"))
+            })?;
+            if let Some(wrong) = propensity.filter(|propensity| !(0.0..=1.0).contains(propensity)) {
+                let text = format!("choose returned the probability {wrong}: it is between 0 and 1");
+                return Err(PyValueError::new_err(text));
             }
             Ok(Choice { arm, propensity })
         }))
@@ -88,19 +95,30 @@ impl Agent for OwnAgent {
         }
         let said = with(&self.object, |py, object| {
             let said = object.call_method1("learn", (PyArray1::from_slice(py, arm), reward, user.0))?;
-            message(self.name, &said)
+            message(self.name, "learn", &said)
         });
         self.learned += 1;
+        self.answered = 0;
         Ok(said.map(Uplink::Extension))
     }
 
     fn receive(&mut self, received: Downlink) -> Result<Option<Uplink>, ProtocolError> {
         let extension = if let Downlink::Extension(extension) = &received { Some(extension) } else { None };
         let bytes = bytes_for(self.name, extension)?;
-        with(&self.object, |py, object| match object.call_method1("receive", (PyBytes::new(py, bytes),)) {
-            Ok(answer) => Ok(Ok(message(self.name, &answer)?.map(Uplink::Extension))),
-            Err(error) => refusal(py, error).map(Err),
-        })
+        let answer = with(&self.object, |py, object| {
+            match object.call_method1("receive", (PyBytes::new(py, bytes),)) {
+                Ok(answer) => {
+                    let answer = message(self.name, "receive", &answer)?;
+                    if answer.is_some() && self.answered >= ENDLESS {
+                        return Err(PyRuntimeError::new_err("messages answer messages without end"));
+                    }
+                    Ok(Ok(answer.map(Uplink::Extension)))
+                }
+                Err(error) => refusal(py, error).map(Err),
+            }
+        })?;
+        self.answered += u64::from(answer.is_some());
+        Ok(answer)
     }
 
     fn inspect(&self) -> AgentView<'_> {
@@ -109,27 +127,22 @@ impl Agent for OwnAgent {
             if told.is_none() {
                 return Ok(AgentView::alone(self.learned, self.learned as f64));
             }
-            let told = told.cast::<PyDict>()?;
-            let count =
-                |key: &str| -> PyResult<u64> { told.get_item(key)?.map_or(Ok(0), |value| value.extract()) };
-            let information = told.get_item("information")?.map(|value| value.extract()).transpose()?;
+            let said = told.cast::<PyDict>().map_err(|_| wrong_return("inspect", &told, "a dict or None"))?;
+            let count = |key: &str| -> PyResult<u64> { Ok(super::told(said, key)?.unwrap_or(0)) };
+            let information: Option<f64> = super::told(said, "information")?;
             let unsent = count("unsent")?;
             let mut view = AgentView::alone(unsent, information.unwrap_or(unsent as f64));
             (view.version, view.shared, view.withheld) =
                 (Version(count("version")?), count("shared")?, count("withheld")?);
-            view.in_flight = told.get_item("in_flight")?.map_or(Ok(None), |value| value.extract())?;
+            view.in_flight = super::told(said, "in_flight")?;
             Ok(view)
         })
     }
 
     fn save(&self) -> Vec<u8> {
-        let mut state = self.learned.to_le_bytes().to_vec();
-        with(&self.object, |_, object| {
-            let own = object.call_method0("save")?;
-            state.extend_from_slice(own.cast::<PyBytes>()?.as_bytes());
-            Ok(())
-        });
-        state
+        let mut whole = self.learned.to_le_bytes().to_vec();
+        whole.extend(with(&self.object, |_, object| state("save", &object.call_method0("save")?)));
+        whole
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {

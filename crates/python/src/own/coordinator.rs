@@ -6,11 +6,12 @@ use posse_core::{
     AgentId, AgentStanding, Coordinator, CoordinatorView, DecodeError, Downlink, Entrance, Outgoing,
     ProtocolError, Tick, Uplink, Version,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::failure::with;
-use super::{bytes_for, message, no_state, refusal};
+use super::{bytes_for, message, no_state, refusal, state, wrong_return};
 use crate::federation::{seconds, ticks};
 
 pub(super) struct OwnCoordinator {
@@ -34,14 +35,22 @@ impl OwnCoordinator {
         self.object.as_ref().map_or_else(Vec::new, |object| with(object, work))
     }
 
-    fn outgoing(&self, letters: &Bound<'_, PyAny>) -> PyResult<Vec<Outgoing>> {
+    /// The letters that `method` returned.
+    fn outgoing(&self, method: &str, letters: &Bound<'_, PyAny>) -> PyResult<Vec<Outgoing>> {
+        const EXPECTED: &str = "pairs of an agent's number, or None for all, and a message";
         let mut all = Vec::new();
         if letters.is_none() {
             return Ok(all);
         }
-        for letter in letters.try_iter()? {
-            let (to, said): (Option<u64>, Bound<'_, PyAny>) = letter?.extract()?;
-            if let Some(message) = message(self.name, &said)?.map(Downlink::Extension) {
+        for letter in letters.try_iter().map_err(|_| wrong_return(method, letters, EXPECTED))? {
+            let letter = letter?;
+            let (to, said): (Option<u64>, Bound<'_, PyAny>) =
+                letter.extract().map_err(|_| wrong_return(method, &letter, EXPECTED))?;
+            if let Some(stranger) = to.filter(|to| !self.joined.contains_key(&AgentId(*to))) {
+                let text = format!("{method} writes to agent {stranger}, which has not joined");
+                return Err(PyValueError::new_err(text));
+            }
+            if let Some(message) = message(self.name, method, &said)?.map(Downlink::Extension) {
                 all.push(to.map_or_else(
                     || Outgoing::to_everyone(message.clone()),
                     |to| Outgoing::to(AgentId(to), message.clone()),
@@ -56,10 +65,10 @@ impl OwnCoordinator {
         let Some(object) = &self.object else { return (Version(0), 0, 0.0) };
         with(object, |_, object| {
             let told = object.call_method0("inspect")?;
-            let told = told.cast::<PyDict>()?;
-            let observations = told.get_item("observations")?.map_or(Ok(0), |value| value.extract())?;
-            let version = told.get_item("version")?.map_or(Ok(0), |value| value.extract())?;
-            let information = told.get_item("information")?.map(|value| value.extract()).transpose()?;
+            let said = told.cast::<PyDict>().map_err(|_| wrong_return("inspect", &told, "a dict"))?;
+            let observations: u64 = super::told(said, "observations")?.unwrap_or(0);
+            let version = super::told(said, "version")?.unwrap_or(0);
+            let information: Option<f64> = super::told(said, "information")?;
             Ok((Version(version), observations, information.unwrap_or(observations as f64)))
         })
     }
@@ -74,7 +83,7 @@ impl Coordinator for OwnCoordinator {
         }
         self.call(|_, object| {
             let letters = object.call_method1("join", (agent.0, returning, seconds(now)))?;
-            self.outgoing(&letters)
+            self.outgoing("join", &letters)
         })
     }
 
@@ -82,7 +91,7 @@ impl Coordinator for OwnCoordinator {
         self.joined.remove(&agent);
         self.call(|_, object| {
             let letters = object.call_method1("leave", (agent.0, seconds(now)))?;
-            self.outgoing(&letters)
+            self.outgoing("leave", &letters)
         })
     }
 
@@ -102,7 +111,7 @@ impl Coordinator for OwnCoordinator {
         };
         let letters = with(object, |py, object| {
             match object.call_method1("receive", (from.0, PyBytes::new(py, bytes), seconds(now))) {
-                Ok(letters) => Ok(Ok(self.outgoing(&letters)?)),
+                Ok(letters) => Ok(Ok(self.outgoing("receive", &letters)?)),
                 Err(error) => refusal(py, error).map(Err),
             }
         })?;
@@ -113,15 +122,19 @@ impl Coordinator for OwnCoordinator {
     fn tick(&mut self, now: Tick) -> Vec<Outgoing> {
         self.call(|_, object| {
             let letters = object.call_method1("tick", (seconds(now),))?;
-            self.outgoing(&letters)
+            self.outgoing("tick", &letters)
         })
     }
 
     fn deadline(&self) -> Option<Tick> {
         let object = self.object.as_ref()?;
         with(object, |_, object| {
-            let at: Option<f64> = object.call_method0("deadline")?.extract()?;
-            at.map(ticks).transpose()
+            let told = object.call_method0("deadline")?;
+            let at: Option<f64> =
+                told.extract().map_err(|_| wrong_return("deadline", &told, "a time in seconds, or None"))?;
+            at.map(ticks)
+                .transpose()
+                .map_err(|_| wrong_return("deadline", &told, "a time in seconds, or None"))
         })
     }
 
@@ -138,17 +151,13 @@ impl Coordinator for OwnCoordinator {
 
     fn save(&self) -> Vec<u8> {
         let Some(object) = &self.object else { return Vec::new() };
-        let mut state = (self.joined.len() as u64).to_le_bytes().to_vec();
+        let mut whole = (self.joined.len() as u64).to_le_bytes().to_vec();
         for (agent, sent) in &self.joined {
-            state.extend(agent.0.to_le_bytes());
-            state.extend(sent.to_le_bytes());
+            whole.extend(agent.0.to_le_bytes());
+            whole.extend(sent.to_le_bytes());
         }
-        with(object, |_, object| {
-            let own = object.call_method0("save")?;
-            state.extend_from_slice(own.cast::<PyBytes>()?.as_bytes());
-            Ok(())
-        });
-        state
+        whole.extend(with(object, |_, object| state("save", &object.call_method0("save")?)));
+        whole
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<(), DecodeError> {

@@ -9,32 +9,73 @@ mod failure;
 mod registry;
 mod world;
 
-pub(crate) use failure::free;
+pub(crate) use failure::{fail, free, free_to_use, held};
 pub(crate) use registry::{check, register};
 
 use posse_core::{DecodeError, Extension, ProtocolError};
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::exception;
 
 /// The version of messages as bytes from Python: what they hold is up to the algorithm.
 const VERSION: u64 = 1;
 
-/// A message that a method returned: nothing, bytes, or bytes with the number of numbers in them.
-fn message(name: &'static str, returned: &Bound<'_, PyAny>) -> PyResult<Option<Extension>> {
+/// A message that `method` returned: nothing, bytes, or bytes with the number of numbers in them.
+fn message(name: &'static str, method: &str, returned: &Bound<'_, PyAny>) -> PyResult<Option<Extension>> {
     if returned.is_none() {
         return Ok(None);
     }
     let (bytes, scalars) = match returned.cast::<PyBytes>() {
         // As many numbers of eight bytes as fit, and at least one: bytes carry statistics unless they say otherwise.
         Ok(bytes) => (bytes.as_bytes().to_vec(), (bytes.as_bytes().len() as u64 / 8).max(1)),
-        Err(_) => {
-            let data = returned.getattr("data")?;
-            (data.cast::<PyBytes>()?.as_bytes().to_vec(), returned.getattr("scalars")?.extract()?)
-        }
+        Err(_) => parts(returned)
+            .ok_or_else(|| wrong_return(method, returned, "bytes, a posse.Message of bytes, or None"))?,
     };
     Ok(Some(Extension { algorithm: name.to_owned(), version: VERSION, scalars, bytes }))
+}
+
+/// The bytes of a `posse.Message` and how many numbers they hold.
+fn parts(returned: &Bound<'_, PyAny>) -> Option<(Vec<u8>, u64)> {
+    let data = returned.getattr("data").ok()?;
+    let scalars = returned.getattr("scalars").ok()?.extract().ok()?;
+    Some((data.cast::<PyBytes>().ok()?.as_bytes().to_vec(), scalars))
+}
+
+/// Own code returned something else than it should: its author is at fault, and not who called it.
+fn wrong_return(method: &str, returned: &Bound<'_, PyAny>, expected: &str) -> PyErr {
+    let got = returned.repr().map_or_else(|_| "something".to_owned(), |text| text.to_string());
+    PyTypeError::new_err(format!("{method} returned {}: expected {expected}", short(&got)))
+}
+
+/// The beginning of a text: arrays and models can be long.
+fn short(text: &str) -> String {
+    const LONGEST: usize = 100;
+    let mut cut: String = text.chars().take(LONGEST).collect();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// The bytes that `method` returned.
+fn state(method: &str, returned: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    match returned.cast::<PyBytes>() {
+        Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
+        Err(_) => Err(wrong_return(method, returned, "bytes")),
+    }
+}
+
+/// The value under `key` of what `inspect` returned.
+fn told<'py, T: FromPyObjectOwned<'py>>(told: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>> {
+    let Some(value) = told.get_item(key)?.filter(|value| !value.is_none()) else { return Ok(None) };
+    value.extract().map(Some).map_err(|_| {
+        let got = value.repr().map_or_else(|_| "something".to_owned(), |text| text.to_string());
+        let expected = if key == "in_flight" { "a pair of counts, or None" } else { "a number from 0 on" };
+        PyTypeError::new_err(format!("inspect says that {key} is {}: expected {expected}", short(&got)))
+    })
 }
 
 /// The bytes of a message for the algorithm `name`, or what is wrong with it.

@@ -16,7 +16,7 @@ use super::coordinator::OwnCoordinator;
 use super::failure::{free, with};
 use super::world::OwnWorldRecipe;
 use crate::error::{config, exception};
-use crate::settings;
+use crate::settings::{self, Whole};
 
 /// A class of agents with its settings.
 #[derive(Debug)]
@@ -132,8 +132,9 @@ pub(crate) fn register(
 
 /// Check that an algorithm keeps the promises of the conformance suite. Raises `posse.testing.Violation` if not.
 #[pyfunction]
-pub(crate) fn check(py: Python<'_>, settings: &Bound<'_, PyDict>, dimension: usize) -> PyResult<()> {
-    let (table, shape) = (settings::table(settings)?, Shape::shared(dimension));
+pub(crate) fn check(py: Python<'_>, settings: &Bound<'_, PyDict>, dimension: Whole) -> PyResult<()> {
+    let shape = Shape::shared(dimension.size("dimension")?);
+    let table = settings::table(settings)?;
     let algorithm = free(py, || embed::algorithm(&table, shape))?.map_err(config)?;
     let kept = free(py, || posse_conformance::check(&algorithm, shape))?;
     kept.map_err(|violation| exception::Violation::new_err(violation.to_string()))

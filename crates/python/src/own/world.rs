@@ -3,12 +3,14 @@
 use numpy::PyUntypedArrayMethods;
 use posse_core::{AgentId, ConfigError, Seed, Shape, UserId};
 use posse_sim::world::{Luck, Offer, OutsideWorldRecipe, World};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::failure::with;
+use super::wrong_return;
 use crate::array::{matrix, vector};
-use crate::error::wrong_input;
+use crate::error::config;
 
 /// A class of worlds with its settings.
 #[derive(Debug)]
@@ -29,9 +31,23 @@ impl OutsideWorldRecipe for OwnWorldRecipe {
     fn build(&self, agents: u64, seed: Seed) -> Result<Box<dyn World>, ConfigError> {
         let world = with(&self.class, |py, class| {
             let object = class.call((agents, seed.0), Some(self.keywords.bind(py)))?;
-            let dimension: usize = object.getattr("dimension")?.extract()?;
-            let length: Option<u64> = object.getattr("length")?.extract()?;
-            Ok(OwnWorld { object: object.unbind(), dimension, length })
+            let told = object.getattr_opt("dimension")?.ok_or_else(|| {
+                config(format!(
+                    "the world {} has no `dimension`: set it in the class or in __init__",
+                    self.name
+                ))
+            })?;
+            let dimension: usize = told.extract().map_err(|_| {
+                config(format!("`dimension` of the world {} is {told}: expected a whole number", self.name))
+            })?;
+            let told = object.getattr("length")?;
+            let length: Option<u64> = told.extract().map_err(|_| {
+                config(format!(
+                    "`length` of the world {} is {told}: expected a whole number or None",
+                    self.name
+                ))
+            })?;
+            Ok(OwnWorld { object: object.unbind(), agents, dimension, length })
         });
         if world.dimension == 0 {
             return Err(ConfigError::new("dimension", 0, "an arm needs at least one feature"));
@@ -46,6 +62,7 @@ impl OutsideWorldRecipe for OwnWorldRecipe {
 
 struct OwnWorld {
     object: Py<PyAny>,
+    agents: u64,
     dimension: usize,
     length: Option<u64>,
 }
@@ -58,13 +75,15 @@ impl World for OwnWorld {
     fn offer(&mut self, step: u64, offer: &mut Offer) {
         with(&self.object, |_, object| {
             let made = object.call_method1("offer", (step, offer.agent.0))?;
-            let (arms, means) = (matrix(&made.getattr("arms")?)?, vector(&made.getattr("means")?)?);
+            let part =
+                |name: &str| made.getattr(name).map_err(|_| wrong_return("offer", &made, "a posse.Offer"));
+            let (arms, means) = (matrix(&part("arms")?)?, vector(&part("means")?)?);
             let &[rows, columns] = arms.shape() else { unreachable!("a matrix has two sides") };
             let count = means.len();
             if columns != self.dimension || rows == 0 || count != rows {
                 let expected =
                     format!("at least one arm of {} features, and a mean for each", self.dimension);
-                return Err(wrong_input(format!(
+                return Err(PyValueError::new_err(format!(
                     "offer {step} has {rows} arms of {columns} features and {count} means: expected {expected}"
                 )));
             }
@@ -72,23 +91,45 @@ impl World for OwnWorld {
             for (arm, mean) in arms.as_array().rows().into_iter().zip(&means) {
                 let arm = arm.to_vec();
                 if !(mean.is_finite() && arm.iter().all(|value| value.is_finite())) {
-                    return Err(wrong_input(format!("offer {step} holds numbers that are not finite")));
+                    let text = format!("offer {step} holds numbers that are not finite");
+                    return Err(PyValueError::new_err(text));
                 }
                 offer.push(&arm, *mean);
             }
-            let coin: Option<f64> = made.getattr("coin")?.extract()?;
-            let noise: f64 = made.getattr("noise")?.extract()?;
-            offer.luck = coin.map_or(Luck::Noise(noise), Luck::Coin);
-            if let Some(user) = made.getattr("user")?.extract::<Option<u64>>()? {
-                offer.user = UserId(user);
+            let (coin, noise): (Option<f64>, f64) = (part("coin")?.extract()?, part("noise")?.extract()?);
+            if let Some(coin) = coin.filter(|coin| !(0.0..=1.0).contains(coin)) {
+                let text = format!("the coin of offer {step} is {coin}: it is between 0 and 1");
+                return Err(PyValueError::new_err(text));
             }
+            if !noise.is_finite() {
+                let text = format!("the noise of offer {step} is {noise}: it must be finite");
+                return Err(PyValueError::new_err(text));
+            }
+            offer.luck = coin.map_or(Luck::Noise(noise), Luck::Coin);
+            let told = part("user")?;
+            let user: Option<u64> = told.extract().map_err(|_| {
+                PyValueError::new_err(format!(
+                    "the user of offer {step} is {told}: expected a number from 0 on"
+                ))
+            })?;
+            offer.user = user.map_or(offer.user, UserId);
             Ok(())
         });
     }
 
     fn turn(&self, step: u64) -> Option<AgentId> {
-        with(&self.object, |_, object| object.call_method1("turn", (step,))?.extract::<Option<u64>>())
-            .map(AgentId)
+        with(&self.object, |_, object| {
+            let told = object.call_method1("turn", (step,))?;
+            let agent: Option<u64> =
+                told.extract().map_err(|_| wrong_return("turn", &told, "the number of an agent, or None"))?;
+            match agent.filter(|agent| *agent >= self.agents) {
+                Some(agent) => {
+                    let text = format!("turn returned agent {agent}: there are {}, from 0 on", self.agents);
+                    Err(PyValueError::new_err(text))
+                }
+                None => Ok(agent.map(AgentId)),
+            }
+        })
     }
 
     fn length(&self) -> Option<u64> {
@@ -98,7 +139,15 @@ impl World for OwnWorld {
     fn parameters(&self, agent: AgentId) -> Option<Vec<f64>> {
         with(&self.object, |_, object| {
             let told = object.call_method1("parameters", (agent.0,))?;
-            if told.is_none() { Ok(None) } else { Ok(Some(vector(&told)?)) }
+            if told.is_none() {
+                return Ok(None);
+            }
+            let parameters = vector(&told)?;
+            if parameters.len() == self.dimension {
+                return Ok(Some(parameters));
+            }
+            let (got, expected) = (parameters.len(), self.dimension);
+            Err(PyValueError::new_err(format!("parameters returned {got} numbers: expected {expected}")))
         })
     }
 }
