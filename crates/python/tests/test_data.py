@@ -102,6 +102,24 @@ def test_own_policies_are_judged_by_their_probabilities(tmp_path: Path) -> None:
             posse.evaluate(prepared.directory, wrong)
 
 
+def test_frames_that_cannot_be_used_and_rewards_that_are_switches(tmp_path: Path) -> None:
+    frame = pandas.DataFrame(log())
+    switched = frame.assign(reward=frame["reward"] > 0.5)
+    options: dict[str, Any] = {"propensity": "propensity", "context": ["age"], "user": "who"}
+    assert posse.evaluate(switched, "lin-ucb", **options).document == posse.evaluate(frame, "lin-ucb", **options).document
+    for wrong in (frame.assign(age=[1, "x"] * 600), frame.assign(age=[[1.0, 2.0]] * 1200), pandas.concat([frame, frame], axis=1)):
+        with pytest.raises(posse.InputError, match="the frame cannot be written as text: "):
+            posse.evaluate(wrong, "lin-ucb", **options)
+    with pytest.raises(posse.ExperimentError, match="there is no row in it"):
+        posse.evaluate(frame.iloc[:0], "lin-ucb", **options)
+    one = posse.evaluate(frame.iloc[:1], "lin-ucb", **options)
+    assert "snips" in str(one) and one.estimates["snips"] is not None and one.estimates["snips"].low is None
+    with pytest.raises(posse.ExperimentError, match=r"^the policy as CSV, line 2, column 1 \(probability\): "):
+        posse.evaluate(frame, np.full(1200, np.nan), **options)
+    with pytest.raises(posse.InputError, match="no table of probabilities"):
+        posse.evaluate(frame, pandas.DataFrame({action: ["x"] * 1200 for action in ACTIONS}), **options)
+
+
 def test_actions_may_have_commas_and_quotes_in_their_names(tmp_path: Path) -> None:
     rows = log()
     names = {"blue": "blue, dark", "green": 'the "green"', "red": "red"}

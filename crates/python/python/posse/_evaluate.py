@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _posse, data
-from ._errors import ConfigError, InputError
+from ._errors import ConfigError, ExperimentError, InputError
 from ._own import Agent, name_of
 
 #: The options of ``prepare`` that say what the columns of a frame are.
@@ -26,10 +26,10 @@ class Estimate(NamedTuple):
 
     #: The estimate.
     value: float
-    #: The lower end of its interval.
-    low: float
-    #: The upper end of its interval.
-    high: float
+    #: The lower end of its interval; None if there are too few rows for one.
+    low: float | None
+    #: The upper end of its interval, or None.
+    high: float | None
     #: How many rows of the log it rests on, in effect.
     effective: float
     #: The parameter of the estimator, if it has one.
@@ -90,7 +90,8 @@ class Evaluation:
             ax = matplotlib.pyplot.gca()
         known = {name: own for name, own in self.estimates.items() if own is not None}
         for place, own in enumerate(known.values()):
-            ax.plot([own.low, own.high], [place, place], color="C0")
+            if own.low is not None and own.high is not None:
+                ax.plot([own.low, own.high], [place, place], color="C0")
             ax.plot([own.value], [place], "o", color="C0")
         ax.axvline(self.logged, color="C1", label="logged")
         ax.set_yticks(range(len(known)), list(known))
@@ -105,7 +106,8 @@ class Evaluation:
             if own is None:
                 lines.append(f"{name:<8} {'-':>9}")
             else:
-                interval = f"{own.low:.5f} to {own.high:.5f}"
+                # One row has no interval.
+                interval = "-" if own.low is None or own.high is None else f"{own.low:.5f} to {own.high:.5f}"
                 lines.append(f"{name:<8} {own.value:>9.5f} {interval:>21}  {own.effective:>9.0f}")
         return "\n".join(lines)
 
@@ -201,7 +203,14 @@ def evaluate(
             arguments += ["--policy", _probabilities(policy, directory, Path(folder))]
         if clip is not None:
             options["clip"] = "none" if clip == float("inf") else clip
-        return Evaluation(json.loads(_posse.command([*arguments, *data.flags(options)])))
+        try:
+            return Evaluation(json.loads(_posse.command([*arguments, *data.flags(options)])))
+        except ExperimentError as error:
+            # The file is gone when the message is read.
+            given = arguments[arguments.index("--policy") + 1] if "--policy" in arguments else None
+            if given is None:
+                raise
+            raise ExperimentError(str(error).replace(given, "the policy as CSV")) from None
 
 
 def _estimate(written: dict[str, Any] | None) -> Estimate | None:
@@ -229,7 +238,10 @@ def _probabilities(policy: Any, log: Path, folder: Path) -> str:
 
         table = pa.table(policy)
         names = table.column_names
-        numbers = np.column_stack([column.to_numpy() for column in table.columns])
+        try:
+            numbers = np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the policy is no table of probabilities: {error}") from None
     else:
         try:
             numbers = np.asarray(policy, dtype=np.float64)

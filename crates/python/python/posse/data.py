@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import _posse
-from ._errors import ConfigError, ExperimentError
+from ._errors import ConfigError, ExperimentError, InputError
 
 __all__ = ["DataSet", "Prepared", "inspect", "load", "prepare", "published"]
 
@@ -99,7 +99,8 @@ def prepare(
     """
     with contextlib.ExitStack() as stack:
         arguments = ["data", "prepare", name, "--quiet", "--out", os.fspath(out)]
-        file = stack.enter_context(_file(raw, "raw"))
+        # Whether something was clicked is a number as well.
+        file = stack.enter_context(_file(raw, "raw", options.get("reward")))
         arguments += ["--raw", file]
         arguments += ["--force"] if force else []
         if "items" in options:
@@ -183,12 +184,14 @@ def flags(options: dict[str, Any]) -> list[str]:
     return arguments
 
 
-def _plain(table: Any) -> Any:
-    """The table with categories and the texts of other libraries as plain texts."""
+def _plain(table: Any, number: str | None) -> Any:
+    """The table with categories and other libraries' texts as plain texts, and switches in the column ``number`` as 0 and 1."""
     import pyarrow as pa
 
     for place, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if field.name == number and pa.types.is_boolean(kind):
+            kind = pa.int8()
         if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
             kind = pa.string()
         if kind != field.type:
@@ -197,7 +200,7 @@ def _plain(table: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _file(source: Any, name: str) -> Iterator[str]:
+def _file(source: Any, name: str, number: str | None = None) -> Iterator[str]:
     """The path of a file or directory, or of a file that a frame is written to for as long as it is needed."""
     if isinstance(source, (str, os.PathLike)):
         yield os.fspath(source)
@@ -210,5 +213,10 @@ def _file(source: Any, name: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="posse-") as directory:
         path = Path(directory) / f"{name}.csv"
         # Every kind of data can be read from text, and numbers are written with all their digits.
-        pyarrow.csv.write_csv(_plain(pa.table(source)), path, pyarrow.csv.WriteOptions(quoting_style="needed"))
+        try:
+            plain = _plain(pa.table(source), number)
+            pyarrow.csv.write_csv(plain, path, pyarrow.csv.WriteOptions(quoting_style="needed"))
+        except (ValueError, TypeError, NotImplementedError) as error:
+            # Columns of lists or of mixed types, and names that are there twice.
+            raise InputError(f"the frame cannot be written as text: {error}") from None
         yield str(path)
