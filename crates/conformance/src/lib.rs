@@ -12,8 +12,8 @@
 //!
 //! The promises are those of [`Agent`](posse_core::Agent) and [`Coordinator`](posse_core::Coordinator): the same
 //! calls give the same bytes; a restored machine goes on as if nothing had happened; every observation is counted
-//! once; an error changes nothing; what an agent foresees it chooses; the order of arms does not matter; and over links that lose and repeat frames
-//! nothing is counted twice and everything arrives in the end.
+//! once; an error changes nothing; what an agent foresees it chooses; the order of arms does not matter; and over
+//! links that lose and repeat frames nothing is counted twice and everything arrives in the end.
 #![forbid(unsafe_code)]
 
 mod delivery;

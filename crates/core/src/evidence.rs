@@ -24,7 +24,8 @@ pub struct Evidence {
     gram: Vec<f64>,
     moment: Vec<f64>,
     count: u64,
-    /// The last model that was made of exactly these numbers in this process. Any change of them forgets it, and it never travels.
+    /// The last model that was made of exactly these numbers in this process. Any change of them forgets it, and it never
+    /// travels.
     modelled: Option<Modelled>,
 }
 

@@ -120,8 +120,8 @@ impl Ahead {
         step.is_multiple_of(BATCH as u64)
     }
 
-    /// Fills in the offer of interaction `step`. Must be called for all interactions in their order, with a world of the caller's.
-    /// After the first of a batch, [`hand_out`](Self::hand_out) is due.
+    /// Fills in the offer of interaction `step`. Must be called for all interactions in their order, with a world of the
+    /// caller's. After the first of a batch, [`hand_out`](Self::hand_out) is due.
     ///
     /// # Panics
     /// If a world did on another thread, with its panic.

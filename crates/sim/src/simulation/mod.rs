@@ -139,8 +139,8 @@ impl RunConfig {
         self.run_ahead(threads, false, observer)
     }
 
-    /// Runs on several threads with agents that look ahead in every batch, whether that saves time or not. Tests use it to show that
-    /// it changes no bit; it is no part of the interface.
+    /// Runs on several threads with agents that look ahead in every batch, whether that saves time or not. Tests use it to
+    /// show that it changes no bit; it is no part of the interface.
     #[doc(hidden)]
     pub fn run_rehearsed(&self, threads: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         self.run_ahead(threads, true, observer)

@@ -1,9 +1,9 @@
 //! Agents that look at their offers ahead of their turns, on another thread.
 //!
 //! An agent's choice depends on nothing but what it has learned and heard. So while the agents of one batch of interactions act,
-//! those of the next batch that do not act before can look for their arms. An agent that hears something after all, between its look
-//! and its turn, chooses anew: what it foresaw is forgotten. Learning, and everything that others could notice, stays in its place on
-//! the thread of the run, so the bits are those of one thread.
+//! those of the next batch that do not act before can look for their arms. An agent that hears something after all, between
+//! its look and its turn, chooses anew: what it foresaw is forgotten. Learning, and everything that others could notice, stays
+//! in its place on the thread of the run, so the bits are those of one thread.
 
 use posse_core::{Agent, AgentId};
 
