@@ -1,4 +1,4 @@
-"""Own algorithms and worlds with mistakes in them: whoever wrote them is told what is wrong, and nothing hangs."""
+"""Own algorithms and worlds with mistakes in them: the exception says what is wrong, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def class_with(**methods: Any) -> type[posse.Agent]:
 
 
 @pytest.mark.parametrize("method", ["__init__", "inspect", "save", "restore"])
-def test_exceptions_of_own_agents_reach_whoever_drives_them(method: str) -> None:
+def test_exceptions_of_own_agents_reach_the_program_that_drives_them(method: str) -> None:
     good = posse.Federation(class_with(), dimension=2).agent(0).save()
     with pytest.raises(KeyError, match="own code broke"):
         agent = posse.Federation(class_with(**{method: broken}), dimension=2).agent(0)
@@ -36,7 +36,7 @@ def test_exceptions_of_own_agents_reach_whoever_drives_them(method: str) -> None
 
 
 @pytest.mark.parametrize("method", ["join", "leave", "receive", "tick", "deadline", "inspect", "save", "restore"])
-def test_exceptions_of_own_coordinators_reach_whoever_drives_them(method: str) -> None:
+def test_exceptions_of_own_coordinators_reach_the_program_that_drives_them(method: str) -> None:
     federation = posse.Federation(class_with(**{f"coordinator_{method}": broken}), dimension=2)
     desk, good = federation.coordinator, posse.Federation(class_with(), dimension=2).coordinator.save()
     federation.agent(0).learn([1.0, 0.0], 1.0)
@@ -93,7 +93,7 @@ def test_own_code_that_returns_the_wrong_thing_is_told_so(
         _ = (agent.inspect(), agent.save())
         desk = federation.coordinator
         _ = (desk.observations, desk.deadline, desk.save())
-    # It is the author's fault, and not that of who called.
+    # The author of the class is at fault, and not the caller.
     assert not isinstance(raised.value, posse.Error)
 
 
