@@ -45,7 +45,7 @@ pub(crate) fn judge(experiment: &Experiment, rows: &[Row<'_>]) -> Vec<Verdict> {
 
 /// What the numbers say about a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ruling {
+pub(super) enum Ruling {
     Holds,
     Broken,
     /// The numbers are as likely either way: too few seeds, or nothing to compare.
@@ -54,7 +54,7 @@ enum Ruling {
 
 impl Ruling {
     /// A claim that holds or not, and whether there are seeds enough to say so.
-    const fn of(holds: bool, clear: bool) -> Self {
+    pub(super) const fn of(holds: bool, clear: bool) -> Self {
         match (holds, clear) {
             (_, false) => Self::Unclear,
             (true, true) => Self::Holds,
@@ -67,17 +67,18 @@ impl Ruling {
 const NOISE: f64 = 0.05;
 
 /// Whether the mean of these differences is not 0 by chance.
-fn is_clear(differences: &[f64]) -> bool {
+pub(super) fn is_clear(differences: &[f64]) -> bool {
     // A difference that is missing belongs to a cell that failed: that speaks against the claim, clearly.
     differences.iter().any(|difference| difference.is_nan()) || Paired::of(differences).p < NOISE
 }
 
 /// What the numbers say, and the numbers.
-type Finding = (Ruling, Vec<String>);
+pub(super) type Finding = (Ruling, Vec<String>);
 
-struct Court<'a> {
-    experiment: &'a Experiment,
-    rows: &'a [Row<'a>],
+/// What judging needs: the experiment and what came of its cells.
+pub(super) struct Court<'a> {
+    pub(super) experiment: &'a Experiment,
+    pub(super) rows: &'a [Row<'a>],
 }
 
 impl<'a> Court<'a> {
@@ -150,6 +151,7 @@ impl<'a> Court<'a> {
                 gather(lines)
             }
             Claim::BoundO5 => self.bound_o5(&check.selector),
+            Claim::Front(front) => self.front(front),
             Claim::Order { metric, below, above, factor, margin, at_equal } => match at_equal {
                 None => self.order(metric, below, above, (*factor, *margin)),
                 Some(equal) => self.order_of_curves(metric, below, above, *factor, equal),
@@ -158,18 +160,18 @@ impl<'a> Court<'a> {
     }
 
     /// The places of the groups that a selector means.
-    fn groups<'s>(&'s self, selector: &'s Selector) -> impl Iterator<Item = usize> + 's {
+    pub(super) fn groups<'s>(&'s self, selector: &'s Selector) -> impl Iterator<Item = usize> + 's {
         (0..self.experiment.groups.len()).filter(|index| selector.matches(&self.experiment.groups[*index]))
     }
 
     /// The mean of a metric over the seeds of a group; NaN without rows.
-    fn mean(&self, group: usize, metric: &Metric) -> f64 {
+    pub(super) fn mean(&self, group: usize, metric: &Metric) -> f64 {
         let own = self.rows.iter().filter(|row| row.cell.group == group);
         mean(own.map(|row| (metric.of)(row.tally()).as_f64()))
     }
 
     /// A metric of every seed of a group.
-    fn values(&self, group: usize, metric: &Metric) -> Vec<(u64, f64)> {
+    pub(super) fn values(&self, group: usize, metric: &Metric) -> Vec<(u64, f64)> {
         let own = self.rows.iter().filter(|row| row.cell.group == group);
         own.map(|row| (row.cell.config.seed.0, (metric.of)(row.tally()).as_f64())).collect()
     }
@@ -395,7 +397,7 @@ fn name_without(group: &Group, is_left_out: impl Fn(&str) -> bool) -> String {
 }
 
 /// The choices that are not the algorithm's.
-fn world_of(group: &Group) -> Vec<(String, String)> {
+pub(super) fn world_of(group: &Group) -> Vec<(String, String)> {
     let of_world = |(path, _): &&(String, String)| path != "algorithm" && !path.starts_with("algorithm.");
     group.choices.iter().filter(of_world).cloned().collect()
 }
@@ -409,7 +411,7 @@ fn interpolate(points: &[(f64, f64)], at: f64) -> Option<f64> {
 }
 
 /// All of several findings; none at all is no support.
-fn gather(findings: impl Iterator<Item = (Ruling, String)>) -> Finding {
+pub(super) fn gather(findings: impl Iterator<Item = (Ruling, String)>) -> Finding {
     let (rulings, lines): (Vec<Ruling>, Vec<String>) = findings.unzip();
     let mark = |(line, ruling): (String, &Ruling)| match ruling {
         Ruling::Holds => line,

@@ -1,11 +1,12 @@
 //! Checks: what an experiment says must hold, or is expected to, and what became of it.
 
+mod front;
 mod judge;
 mod read;
 mod verdict;
 
 use crate::experiment::Group;
-use crate::metric::Metric;
+use crate::metric::{Column, Metric};
 
 pub(crate) use judge::judge;
 pub(crate) use read::read;
@@ -106,6 +107,23 @@ pub(crate) enum Claim {
     },
     /// No cell sends more messages than N·d·ln(1 + T/(dλ))/ln γ.
     BoundO5,
+    /// One way of doing things is nowhere beaten, cost for cost.
+    Front(Front),
+}
+
+/// For every group of `above` there is one of `below` that costs no more and has at most `factor` times its metric.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    /// The metric that is to be low.
+    pub(crate) metric: &'static Metric,
+    /// What a group costs: a metric, or a sum of them such as bytes both ways.
+    pub(crate) cost: Column,
+    /// The groups among which a match is looked for.
+    pub(crate) below: Selector,
+    /// The groups that are to be matched, each of them.
+    pub(crate) above: Selector,
+    /// The share of the higher metric that the lower one may reach.
+    pub(crate) factor: f64,
 }
 
 impl Claim {
@@ -118,6 +136,7 @@ impl Claim {
             Self::Slope { .. } => "slope",
             Self::Range { .. } => "range",
             Self::BoundO5 => "bound-o5",
+            Self::Front(_) => "front",
         }
     }
 }
@@ -171,7 +190,7 @@ fn choice<'g>(group: &'g Group, key: &str) -> Option<&'g String> {
 }
 
 /// Whether a setting, given with its table, can be called `key`.
-fn is_called(path: &str, key: &str) -> bool {
+pub(crate) fn is_called(path: &str, key: &str) -> bool {
     path == key || path.rsplit('.').next() == Some(key)
 }
 

@@ -1,22 +1,23 @@
 //! Reading `[[check]]` tables. Whatever is wrong with them is found before anything runs.
 
 use super::judge::o5_terms;
-use super::{Axis, Check, Claim, Level, Selector, choice, disagreement, is_called};
+use super::{Axis, Check, Claim, Front, Level, Selector, choice, disagreement, is_called};
 use crate::experiment::Group;
 use crate::experiment::diagnostic::Diagnostic;
 use crate::experiment::source::{Entry, Node, Span, Table, Value, label};
 use crate::experiment::values::{did_you_mean, wrong_type};
-use crate::metric::{METRICS, Metric};
+use crate::metric::{Column, METRICS, Metric};
 use crate::suggest::closest;
 
 /// The kinds of checks, each with the keys it takes besides those of all.
-const KINDS: [(&str, &[&str]); 6] = [
+const KINDS: [(&str, &[&str]); 7] = [
     ("monotone", &["where", "y", "x", "along", "direction", "slack"]),
     ("order", &["metric", "below", "above", "factor", "margin", "at_equal"]),
     ("spearman", &["where", "x", "y", "along", "at_least", "at_most"]),
     ("slope", &["where", "x", "y", "along", "across", "at_least", "at_most"]),
     ("range", &["where", "metric", "low", "high"]),
     ("bound-o5", &["where"]),
+    ("front", &["metric", "cost", "below", "above", "factor"]),
 ];
 const COMMON: [&str; 4] = ["kind", "level", "says", "why"];
 
@@ -129,6 +130,12 @@ impl Reader<'_> {
                 self.require_one_of("low", "high");
                 Some(Claim::Range { metric: metric?, low: low?, high: high? })
             }
+            "front" => {
+                let (metric, cost) = (self.metric("metric"), self.column("cost"));
+                let (below, above) = (self.required_selector("below"), self.required_selector("above"));
+                let factor = self.number("factor", Some(1.0))?;
+                Some(Claim::Front(Front { metric: metric?, cost: cost?, below: below?, above: above?, factor }))
+            }
             _ => self.bound_o5(selector),
         }
     }
@@ -214,6 +221,16 @@ impl Reader<'_> {
         found.or_else(|| {
             let diagnostic = unknown_column(key, &entry.node, &[]);
             self.note(diagnostic)
+        })
+    }
+
+    /// A metric, or a sum of metrics that has a name.
+    fn column(&mut self, key: &str) -> Option<Column> {
+        let Some(entry) = self.table.get(key) else { return self.missing(key, "the name of a metric") };
+        let word = entry.node.scalar().and_then(toml::Value::as_str).unwrap_or_default();
+        Column::find(word).or_else(|| {
+            let near = closest(word, Column::names()).map(did_you_mean);
+            self.note(wrong_type(key, &entry.node, "a metric, scalars or bytes").maybe_help(near))
         })
     }
 

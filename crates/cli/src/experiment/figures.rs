@@ -2,8 +2,9 @@
 
 use super::Group;
 use super::diagnostic::Diagnostic;
-use super::source::{Entry, Node, Table, Value};
+use super::source::{Entry, Node, Table, Value, label};
 use super::values::{did_you_mean, wrong_type};
+use crate::check::is_called;
 use crate::metric::Column;
 use crate::suggest::closest;
 
@@ -25,6 +26,8 @@ pub(crate) struct FigurePlan {
     pub(crate) y_log: Option<bool>,
     /// Only the settings of these algorithms; empty means all.
     pub(crate) algorithms: Vec<String>,
+    /// Only groups with these values of swept settings, each with its path.
+    pub(crate) values: Vec<(String, Vec<String>)>,
     /// Curves or values that the paper prints, drawn over ours.
     pub(crate) published: Vec<Published>,
 }
@@ -76,12 +79,12 @@ fn plan(table: &Table, node: &Node, groups: &[Group], found: &mut Vec<Diagnostic
     let [title, caption] = ["title", "caption"].map(|key| text(table, key, found));
     let [x_log, y_log] = ["x_scale", "y_scale"].map(|key| scale(table, key, found));
     let (x, y) = (horizontal(table, node, groups, found), column(table, node, found));
-    let algorithms = algorithms(table, groups, found);
+    let (algorithms, values) = selection(table, groups, found);
     let published = published(table, found);
     if found.len() > before {
         return None;
     }
-    Some(FigurePlan { title, caption, x: x?, y: y?, x_log, y_log, algorithms, published })
+    Some(FigurePlan { title, caption, x: x?, y: y?, x_log, y_log, algorithms, values, published })
 }
 
 fn text(table: &Table, key: &str, found: &mut Vec<Diagnostic>) -> Option<String> {
@@ -121,16 +124,15 @@ fn horizontal(
         return Some(Horizontal::Time);
     }
     let paths = || groups.iter().flat_map(|group| &group.choices).map(|(path, _)| path.as_str());
-    let last = |path: &str| path.rsplit('.').next().unwrap_or(path).to_owned();
     // A setting and a metric may share a name, such as clusters. An experiment that sweeps the setting means the setting.
-    if let Some(path) = paths().find(|path| *path != "algorithm" && (*path == word || last(path) == word)) {
+    if let Some(path) = paths().find(|path| *path != "algorithm" && is_called(path, word)) {
         return Some(Horizontal::Setting(path.into()));
     }
     if let Some(column) = Column::find(word) {
         return Some(Horizontal::Column(column));
     }
     let mut known: Vec<String> = [TIME].into_iter().chain(Column::names()).map(String::from).collect();
-    known.extend(paths().filter(|path| *path != "algorithm").map(last));
+    known.extend(paths().filter(|path| *path != "algorithm").map(|path| last(path).to_owned()));
     known.dedup();
     let near = closest(word, known.iter().map(String::as_str)).map(did_you_mean);
     let help = near.unwrap_or_else(|| format!("there are {}", known.join(", ")));
@@ -156,21 +158,49 @@ fn column(table: &Table, node: &Node, found: &mut Vec<Diagnostic>) -> Option<Col
     column
 }
 
-/// `where = { algorithm = "…" }`, or a list of names.
-fn algorithms(table: &Table, groups: &[Group], found: &mut Vec<Diagnostic>) -> Vec<String> {
-    let Some(entry) = table.get("where") else { return Vec::new() };
-    let expected = "which algorithms, as in { algorithm = [\"lin-ucb\"] }";
-    let listed = entry.node.table().and_then(|table| match &table.0[..] {
-        [own] if own.key == "algorithm" => Some(own.node.elements()),
-        _ => None,
-    });
-    let Some(nodes) = listed else {
+/// `where`: names of algorithms, and values of swept settings with the paths of these.
+fn selection(
+    table: &Table,
+    groups: &[Group],
+    found: &mut Vec<Diagnostic>,
+) -> (Vec<String>, Vec<(String, Vec<String>)>) {
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    let Some(entry) = table.get("where") else { return (names, values) };
+    let Some(own) = entry.node.table() else {
+        let expected = "which algorithms and settings, as in { algorithm = [\"lin-ucb\"] }";
         found.push(wrong_type("where", &entry.node, expected));
-        return Vec::new();
+        return (names, values);
     };
+    for Entry { key, span, node } in &own.0 {
+        if key == "algorithm" {
+            names = algorithms(node, groups, found);
+            continue;
+        }
+        let choices = || groups.iter().flat_map(|group| &group.choices).filter(|(path, _)| path != "algorithm");
+        let Some(path) = choices().map(|(path, _)| path).find(|path| is_called(path, key)) else {
+            let known: Vec<&str> = choices().map(|(path, _)| last(path)).chain(["algorithm"]).collect();
+            let near = closest(key, known.iter().copied()).map(did_you_mean);
+            found.push(Diagnostic::new(span, format!("no group is told apart by `{key}`")).maybe_help(near));
+            continue;
+        };
+        let mut wanted = Vec::new();
+        for node in node.elements() {
+            let value = node.scalar().map(label);
+            match value.filter(|value| choices().any(|(own, theirs)| own == path && theirs == value)) {
+                Some(value) => wanted.push(value),
+                None => found.push(wrong_type(key, node, "a value that the setting takes here")),
+            }
+        }
+        values.push((path.clone(), wanted));
+    }
+    (names, values)
+}
+
+/// One algorithm of the experiment, or a list of them.
+fn algorithms(listed: &Node, groups: &[Group], found: &mut Vec<Diagnostic>) -> Vec<String> {
     let known = || groups.iter().map(|group| group.config.algorithm.name());
     let mut names = Vec::new();
-    for node in nodes {
+    for node in listed.elements() {
         match node.scalar().and_then(toml::Value::as_str) {
             Some(name) if known().any(|own| own == name) => names.push(name.to_owned()),
             word => {
@@ -226,6 +256,29 @@ impl FigurePlan {
     /// Whether a group belongs in the figure.
     pub(crate) fn shows(&self, group: &Group) -> bool {
         let name = group.config.algorithm.name();
-        self.algorithms.is_empty() || self.algorithms.iter().any(|own| own == name)
+        let is_wanted = |(path, wanted): &(String, Vec<String>)| {
+            group.choices.iter().any(|(own, value)| own == path && wanted.contains(value))
+        };
+        (self.algorithms.is_empty() || self.algorithms.iter().any(|own| own == name))
+            && self.values.iter().all(is_wanted)
     }
+
+    /// A name without the settings that are the same all over the figure.
+    pub(crate) fn shorten(&self, name: &str) -> String {
+        let fixed: Vec<String> = self
+            .values
+            .iter()
+            .filter_map(|(path, values)| match &values[..] {
+                [value] => Some(format!("{}={value}", last(path))),
+                _ => None,
+            })
+            .collect();
+        let told = name.split('/').filter(|part| !fixed.iter().any(|own| own == part));
+        told.collect::<Vec<_>>().join("/")
+    }
+}
+
+/// The last part of a setting's path.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
 }

@@ -10,7 +10,7 @@ const MAX_INTERACTIONS: i64 = 2_000;
 const MAX_REPETITIONS: i64 = 2;
 
 /// Scales an experiment of the right form down. Values of one key are scaled by one factor wherever they stand, so that
-/// sweeps keep their proportions and checks select the groups they selected before. Values of a sweep that become equal
+/// sweeps keep their proportions, and checks and figures select the groups they selected before. Values of a sweep that become equal
 /// are run once.
 pub(super) fn scale_down(root: &mut Table) {
     scale(root, AGENTS, MAX_AGENTS);
@@ -28,8 +28,10 @@ fn scale(root: &mut Table, key: &str, most: i64) {
         return;
     }
     places(root, key).for_each(|node| shrink(node, most, largest));
-    for check in tables(root, "check") {
-        selected(check, key, &|node| shrink(node, most, largest));
+    for name in ["check", "figure"] {
+        for table in tables(root, name) {
+            selected(table, key, &|node| shrink(node, most, largest));
+        }
     }
 }
 
@@ -54,7 +56,7 @@ fn in_list(node: &mut Node) -> impl Iterator<Item = &mut Table> {
     })
 }
 
-/// Calls `change` with every value of `key` in the tables within a check, which select groups.
+/// Calls `change` with every value of `key` in the tables within a check or a figure, which select groups.
 fn selected(table: &mut Table, key: &str, change: &impl Fn(&mut Node)) {
     for Entry { node, .. } in &mut table.0 {
         if let Value::Table(selector) = &mut node.value {
@@ -122,6 +124,9 @@ mod tests {
         let expected = "horizon_each = 25\nagents = 10\n\n[[algorithm]]\nhorizon_each = 200\n\n\
                         [[check]]\n\n[check.where]\nhorizon_each = 25\nagents = [5, 10]\nwidth = 400\n";
         assert_eq!(scaled(selects), expected, "a check selects what it selected before");
+        let draws = "agents = [100, 1000]\n[[figure]]\nwhere = { agents = 1000 }\n";
+        let expected = "agents = [4, 40]\n\n[[figure]]\n\n[figure.where]\nagents = 40\n";
+        assert_eq!(scaled(draws), expected, "a figure shows what it showed before");
         assert_eq!(scaled("repetitions = 10\nx = 1000\n"), "repetitions = 2\nx = 1000\n");
     }
 }

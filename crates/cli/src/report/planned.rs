@@ -84,7 +84,7 @@ fn over_time(material: &Material<'_>, families: &[Family], plan: &FigurePlan) ->
     let lines = material.lines.iter().enumerate().filter(|(_, line)| plan.shows(line.group));
     let series: Vec<Series> = lines
         .map(|(place, line)| Series {
-            name: line.group.id.clone(),
+            name: plan.shorten(&line.group.id),
             style: style_of(place, material.lines.len(), families),
             form: Form::Line,
             shown: shown[place],
@@ -110,13 +110,14 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
         points.sort_by(|one, other| one.x.total_cmp(&other.x));
         let style = Style::of(place);
         if !points.is_empty() {
-            series.push(Series { name: family.name.clone(), style, form: Form::Dots, shown: true, points });
+            let name = plan.shorten(&family.name);
+            series.push(Series { name, style, form: Form::Dots, shown: true, points });
         }
         // An algorithm without the setting is the same at all its values: a level that the others compare with.
         let without = family.members.iter().filter(|(_, value)| value.is_none());
         for (line, _) in without.filter(|(line, _)| plan.shows(material.lines[*line].group)) {
             let points = vec![point(0.0, &material.lines[*line].total(plan.y.parts))];
-            let (name, style) = (family.name.clone(), Style { dash: 1, ..style });
+            let (name, style) = (plan.shorten(&family.name), Style { dash: 1, ..style });
             series.push(Series { name, style, form: Form::Level, shown: true, points });
         }
     }
@@ -134,7 +135,13 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
 
 fn against(material: &Material<'_>, families: &[Family], plan: &FigurePlan, x: Column) -> Xy {
     let mut series = Vec::new();
-    for (place, family) in families.iter().enumerate() {
+    let is_shown = |family: &&Family| {
+        family.members.iter().any(|(line, _)| plan.shows(material.lines[*line].group))
+    };
+    // A figure of one world uses the first colours, whichever worlds there are besides.
+    let of_one_world = !plan.values.is_empty();
+    for (place, family) in families.iter().filter(|family| !of_one_world || is_shown(family)).enumerate() {
+        let family_name = plan.shorten(&family.name);
         let own = family.members.iter().filter(|(line, _)| plan.shows(material.lines[*line].group));
         let dots = own.map(|(line, value)| {
             let line = &material.lines[*line];
@@ -147,7 +154,7 @@ fn against(material: &Material<'_>, families: &[Family], plan: &FigurePlan, x: C
         let style = Style::of(place);
         let entry = |name, form, points| Series { name, style, form, shown: true, points };
         if !dots.is_empty() {
-            series.push(entry(family.name.clone(), Form::Dots, dots));
+            series.push(entry(family_name.clone(), Form::Dots, dots));
         }
         let central = family
             .members
@@ -156,7 +163,7 @@ fn against(material: &Material<'_>, families: &[Family], plan: &FigurePlan, x: C
         let why = if central { "not counted" } else { "nothing sent" };
         for mut dot in silent {
             let value = dot.label.take().map_or_else(String::new, |value| format!(", {value}"));
-            let name = format!("{}{value} ({why})", family.name);
+            let name = format!("{family_name}{value} ({why})");
             series.push(Series { style: Style { dash: 1, ..style }, ..entry(name, Form::Level, vec![dot]) });
         }
     }

@@ -65,6 +65,27 @@ fn a_figure_may_run_along_a_setting_or_over_time() {
     }
 }
 
+/// One of two worlds: what is the same all over the figure does not stand in its names.
+#[test]
+fn a_figure_may_show_one_value_of_a_swept_setting() {
+    let sweep = SWEEP.replace("dimension = 3", "dimension = [3, 4]");
+    let figure = "[[figure]]\nx = \"messages\"\ny = \"regret\"\nwhere = { dimension = 4 }\n";
+    let directory = directory_with(&format!("{sweep}{figure}"));
+    assert_eq!(posse(directory.path(), &["run", "x.toml", "--out", "r", "-q"]).code, 0);
+    assert_eq!(posse(directory.path(), &["report", "r", "-q", "--svg", "s"]).code, 0);
+    let svg = fs::read_to_string(directory.path().join("s/figure-1-messages.svg")).unwrap();
+    assert!(svg.contains(">async-lin-ucb<") && !svg.contains("dimension"), "{svg}");
+    assert_eq!(svg.matches("<circle").count(), 3, "three thresholds in one world: {svg}");
+    for (wrong, expected) in [
+        ("where = { dimensions = 4 }", "no group is told apart by `dimensions`"),
+        ("where = { dimension = 5 }", "`dimension` is 5: expected a value that the setting takes here"),
+    ] {
+        let directory = directory_with(&format!("{sweep}{}", figure.replace("where = { dimension = 4 }", wrong)));
+        let ran = posse(directory.path(), &["run", "x.toml"]);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn a_figure_along_a_setting_shows_algorithms_without_it_as_levels() {
     let directory = with_figure("x = \"threshold\"\ny = \"regret\"\n");
