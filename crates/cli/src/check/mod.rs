@@ -111,16 +111,16 @@ pub(crate) enum Claim {
     Front(Front),
 }
 
-/// For every group of `above` there is one of `below` that costs no more and has at most `factor` times its metric.
+/// For what any group of `above` costs, the groups of `below`, taken as a curve, have at most `factor` times its metric.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     /// The metric that is to be low.
     pub(crate) metric: &'static Metric,
     /// What a group costs: a metric, or a sum of them such as bytes both ways.
     pub(crate) cost: Column,
-    /// The groups among which a match is looked for.
+    /// The groups that make up the curve.
     pub(crate) below: Selector,
-    /// The groups that are to be matched, each of them.
+    /// The groups that are to lie above it, each of them.
     pub(crate) above: Selector,
     /// The share of the higher metric that the lower one may reach.
     pub(crate) factor: f64,

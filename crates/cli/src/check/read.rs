@@ -134,7 +134,13 @@ impl Reader<'_> {
                 let (metric, cost) = (self.metric("metric"), self.column("cost"));
                 let (below, above) = (self.required_selector("below"), self.required_selector("above"));
                 let factor = self.number("factor", Some(1.0))?;
-                Some(Claim::Front(Front { metric: metric?, cost: cost?, below: below?, above: above?, factor }))
+                Some(Claim::Front(Front {
+                    metric: metric?,
+                    cost: cost?,
+                    below: below?,
+                    above: above?,
+                    factor,
+                }))
             }
             _ => self.bound_o5(selector),
         }

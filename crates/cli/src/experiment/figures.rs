@@ -176,7 +176,8 @@ fn selection(
             names = algorithms(node, groups, found);
             continue;
         }
-        let choices = || groups.iter().flat_map(|group| &group.choices).filter(|(path, _)| path != "algorithm");
+        let choices =
+            || groups.iter().flat_map(|group| &group.choices).filter(|(path, _)| path != "algorithm");
         let Some(path) = choices().map(|(path, _)| path).find(|path| is_called(path, key)) else {
             let known: Vec<&str> = choices().map(|(path, _)| last(path)).chain(["algorithm"]).collect();
             let near = closest(key, known.iter().copied()).map(did_you_mean);

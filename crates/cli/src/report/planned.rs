@@ -135,9 +135,8 @@ fn along_setting(material: &Material<'_>, plan: &FigurePlan, path: &str) -> Xy {
 
 fn against(material: &Material<'_>, families: &[Family], plan: &FigurePlan, x: Column) -> Xy {
     let mut series = Vec::new();
-    let is_shown = |family: &&Family| {
-        family.members.iter().any(|(line, _)| plan.shows(material.lines[*line].group))
-    };
+    let is_shown =
+        |family: &&Family| family.members.iter().any(|(line, _)| plan.shows(material.lines[*line].group));
     // A figure of one world uses the first colours, whichever worlds there are besides.
     let of_one_world = !plan.values.is_empty();
     for (place, family) in families.iter().filter(|family| !of_one_world || is_shown(family)).enumerate() {

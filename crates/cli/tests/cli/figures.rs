@@ -80,7 +80,8 @@ fn a_figure_may_show_one_value_of_a_swept_setting() {
         ("where = { dimensions = 4 }", "no group is told apart by `dimensions`"),
         ("where = { dimension = 5 }", "`dimension` is 5: expected a value that the setting takes here"),
     ] {
-        let directory = directory_with(&format!("{sweep}{}", figure.replace("where = { dimension = 4 }", wrong)));
+        let directory =
+            directory_with(&format!("{sweep}{}", figure.replace("where = { dimension = 4 }", wrong)));
         let ran = posse(directory.path(), &["run", "x.toml"]);
         assert!(ran.code == 2 && ran.stderr.contains(expected), "{}", ran.stderr);
     }
