@@ -75,7 +75,8 @@ fn a_figure_may_show_one_value_of_a_swept_setting() {
     assert_eq!(posse(directory.path(), &["report", "r", "-q", "--svg", "s"]).code, 0);
     let svg = fs::read_to_string(directory.path().join("s/figure-1-messages.svg")).unwrap();
     assert!(svg.contains(">async-lin-ucb<") && !svg.contains("dimension"), "{svg}");
-    assert_eq!(svg.matches("<circle").count(), 3, "three thresholds in one world: {svg}");
+    // Three thresholds of one world, and the mark in the legend.
+    assert_eq!(svg.matches("class=\"mark\"").count(), 4, "{svg}");
     for (wrong, expected) in [
         ("where = { dimensions = 4 }", "no group is told apart by `dimensions`"),
         ("where = { dimension = 5 }", "`dimension` is 5: expected a value that the setting takes here"),
