@@ -499,8 +499,7 @@ async fn networks_below_relays_are_the_same_in_the_simulator_and_over_grpc() {
     for networks in all {
         for levels in [2, 3] {
             let topology = TopologyConfig { levels, fan_out: 2, ..TopologyConfig::default() };
-            // Every iteration is a round, and every message of a round is written to a disk.
-            let run = RunConfig { horizon: 40, ..run(Algorithm::FnUcb(networks.clone()), clicks()) };
+            let run = run(Algorithm::FnUcb(networks.clone()), clicks());
             assert!(is_the_same(&RunConfig { topology, agents: 2 * AGENTS, ..run }).await, "nobody spoke");
         }
     }
