@@ -117,18 +117,17 @@ impl Measurements {
             }
             Suite::Simulation => {
                 self.simulations = simulated(effort)?;
-                for (place, algorithm) in populations().into_iter().enumerate() {
-                    let most = if quick {
-                        10_000
-                    } else if place == 0 {
-                        1_000_000
-                    } else {
-                        100_000
-                    };
-                    for agents in
-                        [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|agents| *agents <= most)
-                    {
-                        self.populations.push(population(algorithm.clone(), agents)?);
+                // The memory of a process does not shrink when agents are gone, so the largest federation comes last.
+                for agents in [1_000, 10_000, 100_000, 1_000_000] {
+                    for (place, algorithm) in populations().into_iter().enumerate() {
+                        let most = match (quick, place) {
+                            (true, _) => 10_000,
+                            (false, 0) => 1_000_000,
+                            (false, _) => 100_000,
+                        };
+                        if agents <= most {
+                            self.populations.push(population(algorithm, agents)?);
+                        }
                     }
                 }
             }
