@@ -220,8 +220,13 @@ impl Plain {
                 break;
             }
         }
-        let (ours, theirs, counts) = models?;
-        if 2 * camp.iter().filter(|own| **own).count() <= all.len() || counts.1 < 10 * D as u64 {
+        let (mut ours, mut theirs, mut counts) = models?;
+        let size = camp.iter().filter(|own| **own).count();
+        if 2 * size < all.len() {
+            camp = camp.into_iter().map(|own| !own).collect();
+            (ours, theirs, counts) = (theirs, ours, (counts.1, counts.0));
+        }
+        if 2 * size == all.len() || counts.1 < 10 * D as u64 {
             return None;
         }
         let apart: Vec<f64> = ours.1.iter().zip(&theirs.1).map(|(a, b)| a - b).collect();

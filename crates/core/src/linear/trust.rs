@@ -371,9 +371,15 @@ impl Trust {
                 break;
             }
         }
-        let (own, other, ours, reference) = found?;
+        let (mut own, mut other, mut ours, mut reference) = found?;
         let size = camp.iter().filter(|own| **own).count();
-        if 2 * size <= accounts.len() || other.count() < MIN_CAMP * other.dimension() as u64 {
+        // Liars that have agreed report no noise, so they fit their model better than honest agents fit the truth, and the
+        // majority from which the search begins may be theirs. The larger camp is believed, whichever the search began with.
+        if 2 * size < accounts.len() {
+            (own, other, ours, reference) = (other, own, reference, ours);
+            camp.iter_mut().for_each(|own| *own = !*own);
+        }
+        if 2 * size == accounts.len() || other.count() < MIN_CAMP * other.dimension() as u64 {
             return None;
         }
         let apart: Vec<f64> = ours.theta.iter().zip(&reference.theta).map(|(a, b)| a - b).collect();
