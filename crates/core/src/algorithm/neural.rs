@@ -137,8 +137,10 @@ impl Recipe for FnUcb {
         if self.privacy.is_some() {
             return Payload { parts: 1, vector: p as u64, matrix: 0 };
         }
-        // The second matrix is a relay's: the sum of the inverses of all agents below it.
-        Payload { parts: 1, vector: p as u64, matrix: 2 * self.matrix(p) }
+        // The second matrix is a relay's: the sum of the inverses of all agents below it. Without less communication there are no
+        // relays.
+        let matrices = if self.less_communication { 2 } else { 1 };
+        Payload { parts: 1, vector: p as u64, matrix: matrices * self.matrix(p) }
     }
 
     /// The matrix of all, and the agents' own ones or their mean.

@@ -26,7 +26,7 @@ pub(crate) struct Belief {
     /// Made anew when it is first needed after a new base: most snapshots are overtaken by a newer one
     /// before the agent acts. A base is accepted only once it was factorised, so nothing fails later.
     derived: OnceCell<Box<Derived>>,
-    memory: Memory,
+    memory: ModelMemory,
     /// See [`Derived::since`]: of the model that the view let go of when it went to rest.
     rested_since: Option<usize>,
 }
@@ -44,17 +44,17 @@ struct Derived {
 /// A model that no longer follows from the view, kept for its memory: every snapshot takes an agent's model, and the choice
 /// after it makes one of the same size. Always written before it is read.
 #[derive(Default)]
-struct Memory(Cell<Option<Box<Derived>>>);
+struct ModelMemory(Cell<Option<Box<Derived>>>);
 
-impl Clone for Memory {
+impl Clone for ModelMemory {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for ModelMemory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Memory")
+        formatter.write_str("ModelMemory")
     }
 }
 
@@ -99,7 +99,7 @@ impl Belief {
             uploads: 0,
             regularization: model.regularization(),
             derived: OnceCell::from(Box::new(Derived { model, fresh_information: 0.0, since: Some(0) })),
-            memory: Memory::default(),
+            memory: ModelMemory::default(),
             rested_since: None,
         }
     }
@@ -492,7 +492,7 @@ impl Belief {
                 fresh_information: state.fresh_information,
                 since: None,
             })),
-            memory: Memory::default(),
+            memory: ModelMemory::default(),
             rested_since: None,
         })
     }
