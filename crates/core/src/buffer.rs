@@ -14,7 +14,7 @@ use crate::outer::TOGETHER;
 const MOST: usize = 32;
 
 thread_local! {
-    /// Where a few observations are added up that nobody needs as a sum later.
+    /// Memory in which a few observations are added up for one call; the sum is not kept.
     static SUM: RefCell<Evidence> = RefCell::new(Evidence::none(0));
 }
 

@@ -301,7 +301,7 @@ fn told(passed: &Passed) -> Vec<(u64, u64)> {
     passed.down.iter().map(one).collect()
 }
 
-/// To whom a relay passed a question for parts, with how many observations; everybody is nobody in particular.
+/// The recipient, round and observations of every question for parts that a relay passed on; `None` stands for all children.
 fn asked(passed: &Passed) -> Vec<(Option<u64>, u64, u64)> {
     let one = |outgoing: &Outgoing| {
         let to = match outgoing.to {

@@ -88,7 +88,7 @@ fn a_front_matches_every_point_at_no_more_cost() {
         "{}",
         ran.stdout
     );
-    // Who sends nothing learns alone: cheap, and beaten by everybody who shares.
+    // Agents that send nothing learn alone: they cost nothing, and every setting that shares has less regret.
     let ran = run(&front("threshold = inf", "threshold = [1.2, 2]", 1.0));
     assert!(
         ran.stdout.contains("  DEVIATES ") && ran.stdout.contains("2 of 2 points are not matched"),

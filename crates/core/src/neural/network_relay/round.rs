@@ -26,7 +26,7 @@ pub(super) struct OpenNetworkRelayRound {
     pub(super) asked: bool,
     /// The parent goes on without this relay.
     pub(super) void: bool,
-    /// The parent was told, or is told with the part, that somebody below has news already.
+    /// Whether the parent knows, or learns with the part, that an agent below this relay has new observations already.
     pub(super) hurried: bool,
     /// Children whose parts were sent and whose lives are over.
     pub(super) departed: BTreeSet<AgentId>,
@@ -66,7 +66,8 @@ impl OpenNetworkRelayRound {
 }
 
 impl NetworkRelay {
-    /// Begins a round of the parent here. If it is open already, somebody elsewhere has news and does not want to wait.
+    /// Begins a round of the parent here. If the round is open already, an agent elsewhere has new observations, and children are
+    /// asked to answer at once.
     pub(super) fn collect(&mut self, now: Tick, parent_round: RoundId, observations: u64) -> Passed {
         if parent_round < self.parent_round {
             return Passed::default();
