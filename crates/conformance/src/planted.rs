@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use posse_core::{
-    Agent, AgentId, AgentStanding, AgentView, Algorithm, ConfigError, Coordinator, CoordinatorView,
-    DecodeError, Downlink, Entrance, Evidence, EvidenceUpload, Federation, JoinPolicy, LinkFunction,
-    LinkThresholds, NetworkEvidence, Outside, Parcel, Passed, ProtocolError, Recipe, Recipient, Relay,
-    Relaying, Shape, Sharing, Tick, Uplink, UpperLink,
+    Agent, AgentId, AgentStanding, AgentView, Algorithm, ClusterUpload, ConfigError, Coordinator,
+    CoordinatorView, DecodeError, Downlink, Entrance, Evidence, EvidenceUpload, Federation, JoinPolicy,
+    KnownCluster, LinkFunction, LinkThresholds, NetworkEvidence, Outside, Parcel, Passed, ProtocolError,
+    Recipe, Recipient, Relay, Relaying, Shape, Sharing, Tick, Uplink, UpperLink,
 };
 
 /// What a relay does wrong.
@@ -14,7 +14,8 @@ use posse_core::{
 pub enum Fault {
     /// It adds the parts of its children up twice, or sends every upload twice.
     CountsTwice,
-    /// In rounds, it leaves out the parts of every second child, and tells those that they are counted.
+    /// In rounds, it leaves out the parts of every second child, and tells those that they are counted. Of releases it keeps one
+    /// observation.
     Forgets,
     /// It adds the gradients of its children up twice.
     DoublesGradients,
@@ -84,6 +85,14 @@ impl FaultyRelay {
                 multiply(&mut part.evidence, 0);
                 Uplink::NetworkPart(part)
             }
+            Uplink::Cluster(mut upload) => {
+                forget_all_but_one(&mut upload);
+                Uplink::Cluster(upload)
+            }
+            Uplink::Clusters(mut list) => {
+                list.uploads.iter_mut().for_each(forget_all_but_one);
+                Uplink::Clusters(list)
+            }
             other => other,
         }
     }
@@ -120,6 +129,14 @@ impl FaultyRelay {
                 self.sent = Some((false, Counts { real, claimed }));
                 Uplink::NetworkPart(part)
             }
+            Uplink::Cluster(mut upload) => {
+                self.repeat(&mut upload);
+                Uplink::Cluster(upload)
+            }
+            Uplink::Clusters(mut list) => {
+                list.uploads.iter_mut().for_each(|upload| self.repeat(upload));
+                Uplink::Clusters(list)
+            }
             Uplink::Gradient(mut gradient) if self.fault == Fault::DoublesGradients => {
                 gradient.gradient.iter_mut().for_each(|value| *value *= 2.0);
                 gradient.curvature.iter_mut().flatten().for_each(|value| *value *= 2.0);
@@ -128,6 +145,12 @@ impl FaultyRelay {
             other => other,
         };
         vec![spoiled]
+    }
+
+    /// Counts releases several times.
+    fn repeat(&self, upload: &mut ClusterUpload) {
+        let once = upload.evidence.clone();
+        (1..self.times()).for_each(|_| upload.evidence.add(&once));
     }
 
     const fn times(&self) -> u64 {
@@ -147,6 +170,13 @@ impl FaultyRelay {
         }
         if contains == self.shared.claimed { self.shared.real } else { contains }
     }
+}
+
+/// Leaves one observation of a release, in which nothing was seen: without any it would be refused.
+fn forget_all_but_one(upload: &mut ClusterUpload) {
+    let dimension = upload.evidence.dimension();
+    upload.evidence = Evidence::none(dimension);
+    upload.evidence.observe(&vec![0.0; dimension], 0.0).expect("zeros of its dimension");
 }
 
 /// Counts diagonal statistics several times, or not at all.
@@ -207,6 +237,9 @@ impl Relay for FaultyRelay {
     }
     fn child(&self, child: AgentId) -> Option<AgentStanding> {
         self.inner.child(child)
+    }
+    fn clusters(&self) -> Vec<KnownCluster> {
+        self.inner.clusters()
     }
     fn save(&self) -> Vec<u8> {
         self.inner.save()

@@ -37,6 +37,10 @@ pub(crate) fn relays_count_once(algorithm: &Algorithm, shape: Shape) -> Result<(
                 format!("of {STEPS} observations {shared} are shared, {between} in relays, {held} wait");
             return Err(wrong(what));
         }
+        if algorithm.with_recipe(|recipe| recipe.privacy().is_some()) {
+            // Their sums are those of the observations and noise.
+            continue;
+        }
         let Some(sum) = tree.everything().filter(|sum| sum.dimension() == tree.learned.dimension()) else {
             continue;
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::agent::AgentView;
-use crate::coordinator::{AgentStanding, CoordinatorView, Entrance};
+use crate::coordinator::{AgentStanding, CoordinatorView, Entrance, KnownCluster};
 use crate::error::{ConfigError, DecodeError, ProtocolError};
 use crate::ids::{AgentId, Incarnation, Tick};
 use crate::message::{Downlink, Outgoing, Uplink};
@@ -71,6 +71,11 @@ pub trait Relay: Send {
 
     /// What the relay knows of a child that has joined.
     fn child(&self, child: AgentId) -> Option<AgentStanding>;
+
+    /// Every cluster of users it knows, if users are clustered or sums carry noise.
+    fn clusters(&self) -> Vec<KnownCluster> {
+        Vec::new()
+    }
 
     /// Encodes everything that a restored relay needs to go on with the same bits.
     fn save(&self) -> Vec<u8>;

@@ -13,6 +13,7 @@ mod neural;
 mod privacy;
 mod refusals;
 mod relays;
+mod release_relays;
 mod rounds;
 mod scenarios;
 mod secure;

@@ -270,6 +270,7 @@ fn malformed_messages_change_nothing_in_a_coordinator() {
             evidence,
             released,
             variance: 0.0,
+            members: 1,
         };
         let list = |kept, uploads, phase| Uplink::Clusters(ClusterList { phase, kept, uploads });
         messages.extend([

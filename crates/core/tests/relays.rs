@@ -35,6 +35,8 @@ fn every_algorithm_with_relays_keeps_their_promises() {
         "fed-glb-ucb-1",
         "fed-glb-ucb-2",
         "fed-glb-ucb-3",
+        "fed-ucb",
+        "private-glm-ucb",
         "fn-ucb",
     ] {
         assert!(checked.contains(&name), "{name} has relays");

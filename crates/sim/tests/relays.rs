@@ -4,9 +4,10 @@
 use posse_conformance::planted::{Fault, with_faulty_relays};
 use posse_core::privacy::Unit;
 use posse_core::{
-    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, FnUcb, GlmConfig,
-    JoinPolicy, LinkFunction, NeuralConfig, Precondition, PrivacyConfig, ProtocolConfig, RoundConfig,
-    ScheduledGlbUcb, Seed, Sharing, Stream, SyncLinUcb, Threshold, TimeSpan, TrainingMode,
+    Algorithm, AsyncLinPhe, AsyncLinTs, AsyncLinUcb, FedGlbUcb, FedGlbUcb3, FedLinUcb, FedUcb, FnUcb,
+    GlmConfig, JoinPolicy, LinkFunction, NeuralConfig, Precondition, PrivacyConfig, PrivateGlmUcb,
+    ProtocolConfig, RoundConfig, ScheduledGlbUcb, Seed, Sharing, Stream, SyncLinUcb, Threshold, TimeSpan,
+    TrainingMode,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig, Preset};
 use posse_sim::world::ArrivalConfig;
@@ -156,6 +157,57 @@ fn models_through_relays_are_the_models_of_all_agents() {
     }
 }
 
+fn private_sums(privacy: PrivacyConfig, download: f64) -> [Algorithm; 6] {
+    let rounds = FedUcb { first_release: privacy.first_release, ..Default::default() };
+    let glm = privacy.clone();
+    let privacy = Some(privacy);
+    [
+        Algorithm::AsyncLinUcb(AsyncLinUcb {
+            privacy: privacy.clone(),
+            protocol: protocol(1.5, download),
+            ..Default::default()
+        }),
+        Algorithm::AsyncLinTs(AsyncLinTs {
+            privacy: privacy.clone(),
+            protocol: protocol(1.5, download),
+            ..Default::default()
+        }),
+        Algorithm::FedLinUcb(FedLinUcb { privacy: privacy.clone(), ..Default::default() }),
+        Algorithm::PrivateGlmUcb(PrivateGlmUcb {
+            link: LinkFunction::Identity,
+            privacy: glm,
+            download_threshold: Threshold(download),
+            ..Default::default()
+        }),
+        Algorithm::FedUcb(rounds),
+        Algorithm::SyncLinUcb(SyncLinUcb { privacy, ..Default::default() }),
+    ]
+}
+
+/// A relay adds no noise and keeps the last release of every child: the root's sums are those of a federation without relays.
+#[test]
+fn releases_through_relays_add_up_to_the_releases_of_all_agents() {
+    for seed in 0..2 {
+        let privacy = PrivacyConfig { first_release: 5, ..Default::default() };
+        for algorithm in private_sums(privacy, 1.5) {
+            let name = algorithm.name();
+            let flat = small(seed, 6, 300, algorithm);
+            let (log, tally) = run(&flat);
+            assert!(tally.up.messages > 20, "{name}: {}", tally.up.messages);
+            for topology in [tree(2, 1), tree(3, 1), tree(2, 3), tree(3, 2)] {
+                let (several, levels) = (topology.fan_out > 1, topology.levels);
+                let (other, through) = run(&RunConfig { topology, ..flat.clone() });
+                // Whoever joins below one of several relays of fed-lin-ucb hears what that relay was told last.
+                if name != "fed-lin-ucb" || !several {
+                    assert_eq!(log.choices(), other.choices(), "{name}, seed {seed}, {levels} levels");
+                }
+                assert_eq!(tally.up.messages, through.up.messages, "{name}: releases follow counts");
+                assert!(through.messages_at_root() < tally.messages_at_root(), "{name}");
+            }
+        }
+    }
+}
+
 /// Small networks, with every kind of training and statistics that travels.
 fn rounds_of_networks(join: JoinPolicy, round_deadline: Option<TimeSpan>) -> [Algorithm; 3] {
     let rounds = RoundConfig { join, round_deadline, ..Default::default() };
@@ -250,7 +302,13 @@ fn chaotic(seed: u64, lost: bool) -> RunConfig {
         ..protocol(gamma(&mut draw), gamma(&mut draw))
     };
     let join = protocol.join;
-    let algorithm = match draw.below(12) {
+    let algorithm = match draw.below(14) {
+        12 | 13 => {
+            let first_release = pick(&mut draw, &[2, 5]);
+            let privacy = PrivacyConfig { first_release, ..Default::default() };
+            let sums = private_sums(privacy, gamma(&mut draw));
+            pick(&mut draw, &sums)
+        }
         10 | 11 => {
             let deadline = Some(TimeSpan::from_millis(400)).filter(|_| draw.below(2) == 0);
             let Algorithm::FnUcb(networks) = pick(&mut draw, &rounds_of_networks(join, deadline)) else {
@@ -370,7 +428,7 @@ fn evidence_is_conserved_at_every_level_when_the_root_loses_history() {
 
 #[test]
 fn a_relay_that_counts_twice_is_caught() {
-    let uploads = (0..40).map(|seed| chaotic(seed, false));
+    let uploads = (0..80).map(|seed| chaotic(seed, false));
     let uploads = uploads.filter(|config| config.algorithm.sharing() == Sharing::Uploads).take(20);
     let caught = uploads.filter(|config| {
         let mut invariants = Invariants::of(&config.algorithm);
@@ -380,12 +438,14 @@ fn a_relay_that_counts_twice_is_caught() {
     assert!(caught.count() >= 15, "uploads that count twice at a relay are noticed");
 }
 
-/// Relays of rounds that count parts twice, or forget them, break the same invariants that hold without the fault.
+/// Relays of rounds and of releases that count parts twice, or forget them, break the same invariants that hold without the fault.
 #[test]
-fn relays_of_rounds_that_count_twice_or_forget_are_caught() {
+fn relays_that_count_twice_or_forget_are_caught() {
     let [whole, .., online] = rounds_of_models(JoinPolicy::Eager, None);
     let [_, networks, _] = rounds_of_networks(JoinPolicy::Eager, None);
-    for algorithm in [whole, online, networks] {
+    let [releases, .., in_rounds] =
+        private_sums(PrivacyConfig { first_release: 5, ..Default::default() }, 1.5);
+    for algorithm in [whole, online, networks, releases, in_rounds] {
         let config = RunConfig { topology: tree(2, 2), ..small(3, 6, 120, algorithm) };
         let network = NetworkConfig { latency: Some(TimeSpan::from_millis(1)), ..NetworkConfig::default() };
         let config = RunConfig { network, ..config };

@@ -1,9 +1,11 @@
 //! Recipes of the generalized linear family.
 
 use crate::agent::{Agent, Shape};
+use crate::algorithm::Algorithm;
 use crate::clustered::config::ClusterPlan;
 use crate::clustered::fclub::ClusteredAgent;
 use crate::clustered::groups::Groups;
+use crate::clustered::release_relay::ReleaseRelay;
 use crate::coordinator::Coordinator;
 use crate::error::ConfigError;
 use crate::exchange::JoinPolicy;
@@ -12,7 +14,8 @@ use crate::glm::{FedGlbUcb, FedGlbUcb3, LinkFunction, OnsGlm, PrivateGlmUcb, Sch
 use crate::ids::AgentId;
 use crate::privacy::PrivacyConfig;
 use crate::recipe::{Recipe, Sharing};
-use crate::relay::{Relay, Relaying, UpperLink};
+use crate::relay::{LinkThresholds, Relay, Relaying, UpperLink};
+use crate::trigger::Threshold;
 use crate::width::ModelConfig;
 
 impl Recipe for FedGlbUcb {
@@ -326,5 +329,20 @@ impl Recipe for PrivateGlm<'_> {
 
     fn privacy(&self) -> Option<&PrivacyConfig> {
         Some(&self.privacy)
+    }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        // Agents release by the number of their observations, and relays pass on what is released.
+        let upload = Threshold(1.0);
+        Relaying::ByThresholds(LinkThresholds { upload, download: self.settings.download_threshold })
+    }
+
+    fn on_level(&self, thresholds: LinkThresholds, _agents: bool) -> Option<Algorithm> {
+        let download_threshold = thresholds.download;
+        Some(Algorithm::PrivateGlmUcb(PrivateGlmUcb { download_threshold, ..self.settings.clone() }))
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(ReleaseRelay::new(&self.plan(), shape.dimension(), above)))
     }
 }

@@ -5,6 +5,7 @@ use crate::algorithm::Algorithm;
 use crate::clustered::config::ClusterPlan;
 use crate::clustered::fclub::ClusteredAgent;
 use crate::clustered::groups::Groups;
+use crate::clustered::release_relay::ReleaseRelay;
 use crate::clustered::secure_agent::{SecureAgent, SecurePlan};
 use crate::clustered::secure_rounds::SecureRounds;
 use crate::coordinator::Coordinator;
@@ -25,8 +26,9 @@ use crate::trigger::Threshold;
 const ONE_FOR_ALL: &str = "a relay is one agent to its parent, so that one liar would discredit all agents below its relay: \
      leave out robust, or connect agents to the root";
 
-/// Why private algorithms have no relays.
-const PRIVATE: &str = "a release replaces the one before, so a sum of uploads is not a sum of releases: leave out privacy or relays";
+/// Why secure aggregation has no relays.
+const MASKED: &str = "agents take the coordinator's list of participants for all of them, and share the noise of all: leave out \
+     secure_aggregation or relays";
 
 impl Recipe for LinUcb {
     fn name(&self) -> &'static str {
@@ -102,6 +104,12 @@ trait MayBePrivate: Recipe {
     fn private_coordinator(&self, shape: Shape) -> Option<Box<dyn Coordinator>> {
         let plan = self.private_plan()?;
         Some(Box::new(Groups::new(&plan, shape.dimension())))
+    }
+
+    /// The relay of releases, if there is a promise.
+    fn private_relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        let plan = self.private_plan()?;
+        Some(Box::new(ReleaseRelay::new(&plan, shape.dimension(), above)))
     }
 
     fn private_sharing(&self) -> Option<Sharing> {
@@ -187,6 +195,14 @@ impl Recipe for PrivateRounds<'_> {
     fn privacy(&self) -> Option<&PrivacyConfig> {
         Some(&self.privacy)
     }
+
+    fn relaying(&self, _federation: &Federation) -> Relaying {
+        Relaying::ByRounds
+    }
+
+    fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        Some(Box::new(ReleaseRelay::new(&self.plan(), shape.dimension(), above)))
+    }
 }
 
 impl Recipe for AsyncLinUcb {
@@ -226,9 +242,6 @@ impl Recipe for AsyncLinUcb {
     }
 
     fn relaying(&self, _federation: &Federation) -> Relaying {
-        if self.privacy.is_some() {
-            return Relaying::No(PRIVATE);
-        }
         Relaying::ByThresholds(self.protocol.thresholds())
     }
 
@@ -238,6 +251,9 @@ impl Recipe for AsyncLinUcb {
     }
 
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        if let Some(relay) = self.private_relay(shape, above) {
+            return Some(relay);
+        }
         let dimension = shape.dimension();
         Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
     }
@@ -280,9 +296,6 @@ impl Recipe for AsyncLinTs {
     }
 
     fn relaying(&self, _federation: &Federation) -> Relaying {
-        if self.privacy.is_some() {
-            return Relaying::No(PRIVATE);
-        }
         Relaying::ByThresholds(self.protocol.thresholds())
     }
 
@@ -292,6 +305,9 @@ impl Recipe for AsyncLinTs {
     }
 
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
+        if let Some(relay) = self.private_relay(shape, above) {
+            return Some(relay);
+        }
         let dimension = shape.dimension();
         Some(Box::new(self.protocol.relay(self.name(), &self.model, dimension, above.thresholds?)))
     }
@@ -403,14 +419,15 @@ impl Recipe for SyncLinUcb {
 
     fn relaying(&self, _federation: &Federation) -> Relaying {
         match self.robust {
-            _ if self.privacy.is_some() => Relaying::No(PRIVATE),
+            _ if self.secure_aggregation.is_some() => Relaying::No(MASKED),
             Robust::Off => Relaying::ByRounds,
             Robust::Trimmed => Relaying::No(ONE_FOR_ALL),
         }
     }
 
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
-        Some(Box::new(self.relay(shape.dimension(), above)))
+        let private = self.private_relay(shape, above);
+        private.or_else(|| Some(Box::new(self.relay(shape.dimension(), above))))
     }
 }
 
@@ -445,9 +462,6 @@ impl Recipe for FedLinUcb {
     }
 
     fn relaying(&self, federation: &Federation) -> Relaying {
-        if self.privacy.is_some() {
-            return Relaying::No(PRIVATE);
-        }
         let upload = self.threshold(federation);
         Relaying::ByThresholds(LinkThresholds { upload, download: Threshold::NEVER })
     }
@@ -457,7 +471,8 @@ impl Recipe for FedLinUcb {
     }
 
     fn relay(&self, shape: Shape, above: UpperLink) -> Option<Box<dyn Relay>> {
-        Some(Box::new(self.relay(shape.dimension(), above.thresholds?)))
+        let private = self.private_relay(shape, above);
+        private.or_else(|| Some(Box::new(self.relay(shape.dimension(), above.thresholds?))))
     }
 }
 

@@ -141,11 +141,22 @@ impl ClusteredAgent {
                     evidence,
                     released: true,
                     variance,
+                    members: 1,
                 }
             }
             _ => {
                 let (evidence, variance) = (local.own.clone(), 0.0);
-                ClusterUpload { cluster, number, based_on, information, evidence, released: false, variance }
+                let (released, members) = (false, 1);
+                ClusterUpload {
+                    cluster,
+                    number,
+                    based_on,
+                    information,
+                    evidence,
+                    released,
+                    variance,
+                    members,
+                }
             }
         }
     }
@@ -254,6 +265,7 @@ impl ClusteredAgent {
             evidence,
             released: true,
             variance,
+            members: 1,
         })
     }
 

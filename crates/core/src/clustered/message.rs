@@ -21,6 +21,8 @@ pub struct ClusterUpload {
     pub released: bool,
     /// The variance of that noise in every number off the diagonal; on it, twice that. 0 where sums are exact.
     pub variance: f64,
+    /// Over how many agents the sums are: 1, but of a relay.
+    pub members: u64,
 }
 
 /// All clusters of an agent: its answer to a regrouping.

@@ -12,6 +12,7 @@ pub(crate) mod message;
 mod own;
 mod phases;
 mod private;
+pub(crate) mod release_relay;
 pub(crate) mod sclub;
 pub(crate) mod secure_agent;
 pub(crate) mod secure_rounds;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
+use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, KnownCluster};
 use crate::error::{DecodeError, ProtocolError};
 use crate::ids::{AgentId, Tick};
 use crate::message::{Outgoing, Uplink};
@@ -87,6 +87,10 @@ impl Coordinator for Relayed {
 
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         self.relay.child(agent)
+    }
+
+    fn clusters(&self) -> Vec<KnownCluster> {
+        self.relay.clusters()
     }
 
     fn save(&self) -> Vec<u8> {

@@ -15,7 +15,13 @@ pub(crate) fn upload_to_wire(upload: &ClusterUpload) -> v1::ClusterUpload {
         evidence: Some(evidence_to_wire(&upload.evidence)),
         released: upload.released,
         variance: upload.variance,
+        members: said_members(upload),
     }
+}
+
+/// 1 is what agents say, and is left out.
+pub(crate) const fn said_members(upload: &ClusterUpload) -> u64 {
+    if upload.members == 1 { 0 } else { upload.members }
 }
 
 pub(crate) fn upload_from_wire(upload: v1::ClusterUpload) -> Result<ClusterUpload, DecodeError> {
@@ -30,6 +36,7 @@ pub(crate) fn upload_from_wire(upload: v1::ClusterUpload) -> Result<ClusterUploa
         evidence,
         released: upload.released,
         variance: variance(upload.variance)?,
+        members: upload.members.max(1),
     })
 }
 

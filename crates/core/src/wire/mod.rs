@@ -24,7 +24,7 @@ mod size;
 #[rustfmt::skip]
 pub mod v1;
 
-pub(crate) use clusters::{released_from_wire, variance};
+pub(crate) use clusters::{group_from_wire, group_to_wire, released_from_wire, said_members, variance};
 pub(crate) use exchanges::{news_from_wire, news_to_wire};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,

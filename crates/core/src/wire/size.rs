@@ -11,7 +11,7 @@ use crate::message::{
 use crate::parcel::Parcel;
 use crate::privacy::SecretShare;
 use crate::rounded::{Rounded, RoundedMoment};
-use crate::wire::is_zero;
+use crate::wire::{is_zero, said_members};
 
 /// Every field number here but one is below 16, so its key takes one byte.
 const KEY: usize = 1;
@@ -189,6 +189,7 @@ fn cluster_len(upload: &ClusterUpload) -> usize {
         + embedded(dense_len(&upload.evidence))
         + integer(u64::from(upload.released))
         + double(upload.variance)
+        + integer(said_members(upload))
 }
 
 fn parcel_len(parcel: &Parcel) -> usize {

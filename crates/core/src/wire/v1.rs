@@ -407,6 +407,9 @@ pub struct ClusterUpload {
     /// The variance of that noise in every number off the diagonal; on it, twice that.
     #[prost(double, tag = "7")]
     pub variance: f64,
+    /// Of a relay: over how many agents the sums are. 0 stands for 1.
+    #[prost(uint64, tag = "8")]
+    pub members: u64,
 }
 /// All clusters of an agent: the answer to a regrouping.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1287,6 +1290,90 @@ pub struct ClusterState {
     /// The variance of the noise in its sums; 0 where they are exact.
     #[prost(double, tag = "9")]
     pub variance: f64,
+    /// Over how many agents they are.
+    #[prost(uint64, tag = "10")]
+    pub members: u64,
+}
+/// The last releases of some agents, added up.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReleasesState {
+    #[prost(message, optional, tag = "1")]
+    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(double, tag = "2")]
+    pub variance: f64,
+    #[prost(uint64, tag = "3")]
+    pub members: u64,
+}
+/// A child of a relay of private sums.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReleaseSeatState {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(message, optional, tag = "2")]
+    pub release: ::core::option::Option<ReleasesState>,
+    /// The number of that upload, and of the newest one that the parent has.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+    #[prost(uint64, tag = "4")]
+    pub contained: u64,
+    #[prost(bool, tag = "5")]
+    pub away: bool,
+    /// What it was sent last.
+    #[prost(double, tag = "6")]
+    pub information: f64,
+    #[prost(uint64, tag = "7")]
+    pub version: u64,
+}
+/// The number of a child's release in an upload that is on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CarriedRelease {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+}
+/// A relay of private sums.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReleaseRelayState {
+    /// What the parent said last, by the relay's own version.
+    #[prost(message, optional, tag = "1")]
+    pub told: ::core::option::Option<GroupSnapshot>,
+    #[prost(uint64, tag = "2")]
+    pub parent_version: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub children: ::prost::alloc::vec::Vec<ReleaseSeatState>,
+    /// The last releases of lives that have ended.
+    #[prost(message, optional, tag = "4")]
+    pub departed: ::core::option::Option<ReleasesState>,
+    /// Uploads to the parent, and the observations in the last one and in the last that arrived.
+    #[prost(uint64, tag = "5")]
+    pub number: u64,
+    #[prost(uint64, tag = "6")]
+    pub sent: u64,
+    #[prost(uint64, tag = "7")]
+    pub arrived: u64,
+    #[prost(bool, tag = "8")]
+    pub in_flight: bool,
+    #[prost(message, repeated, tag = "9")]
+    pub carried: ::prost::alloc::vec::Vec<CarriedRelease>,
+    #[prost(bool, tag = "10")]
+    pub news: bool,
+    #[prost(uint64, tag = "11")]
+    pub parent_phase: u64,
+    #[prost(uint64, tag = "12")]
+    pub phase: u64,
+    /// A round of the parent is open here.
+    #[prost(bool, tag = "13")]
+    pub open: bool,
+    #[prost(uint64, tag = "14")]
+    pub opened: u64,
+    #[prost(uint64, repeated, tag = "15")]
+    pub waiting: ::prost::alloc::vec::Vec<u64>,
+    /// It has answered a round and hears of its end, and before that that its answer has arrived.
+    #[prost(bool, tag = "16")]
+    pub awaits_end: bool,
+    #[prost(bool, tag = "17")]
+    pub awaits_receipt: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GroupState {

@@ -253,6 +253,7 @@ fn cluster_uploads() -> impl Strategy<Value = ClusterUpload> {
                 evidence,
                 released,
                 variance: information.min(1e250),
+                members: number % 3 + 1,
             }
         },
     )

@@ -465,6 +465,7 @@ mod tests {
             evidence: evidence(),
             released: false,
             variance: 0.1,
+            members: u64::MAX,
         };
         let list = ClusterList { phase: PhaseId(u64::MAX), kept: Vec::new(), uploads: vec![cluster; 256] };
         let clustered = config(Algorithm::FclubDc(FclubDc::default()));

@@ -53,7 +53,8 @@ mod tests {
         let mut evidence = Evidence::none(2);
         evidence.observe(&[length, 0.0], reward).unwrap();
         let (cluster, number, based_on) = (ClusterId(0), 1, Version(0));
-        ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released, variance: 0.0 }
+        let (variance, members) = (0.0, 1);
+        ClusterUpload { cluster, number, based_on, information: 0.1, evidence, released, variance, members }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use posse_core::wire::v1;
 use posse_core::{
-    Algorithm, ClusterConfig, FclubDc, FedGlbUcb, FedLinUcb, GlmConfig, LinkFunction, RoundConfig, Seed,
-    SyncLinUcb, TimeSpan,
+    Algorithm, AsyncLinUcb, ClusterConfig, FclubDc, FedGlbUcb, FedLinUcb, GlmConfig, LinkFunction,
+    PrivacyConfig, RoundConfig, Seed, SyncLinUcb, TimeSpan,
 };
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::{FederationConfig, FederationView, ParentConfig};
@@ -231,6 +231,12 @@ impl Victim {
     async fn round_is_open(&self) -> bool {
         let is_open = |depth: usize, state: &[u8]| {
             Some(match (&self.root().federation.algorithm, depth) {
+                (Algorithm::SyncLinUcb(sync), 0) if sync.privacy.is_some() => {
+                    v1::GroupsState::decode(state).ok()?.collecting
+                }
+                (Algorithm::SyncLinUcb(sync), _) if sync.privacy.is_some() => {
+                    v1::ReleaseRelayState::decode(state).ok()?.open
+                }
                 (Algorithm::SyncLinUcb(_), 0) => v1::CoordinatorState::decode(state).ok()?.collecting,
                 (Algorithm::SyncLinUcb(_), _) => v1::RoundRelayState::decode(state).ok()?.below?.collecting,
                 (Algorithm::FedGlbUcb(_), 0) => v1::GlmCoordinatorState::decode(state).ok()?.open,
@@ -475,5 +481,17 @@ async fn models_through_relays_survive_the_same() {
     let models = FedGlbUcb { model, rounds, ..FedGlbUcb::default() };
     for seed in seeds(3) {
         conserves(federation(Algorithm::FedGlbUcb(models.clone())), 1 + seed % 2, seed).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_through_relays_survive_the_same() {
+    let privacy = Some(PrivacyConfig { first_release: 3, ..PrivacyConfig::default() });
+    let rounds = SyncLinUcb { round_deadline: Some(TimeSpan::from_millis(2000)), ..SyncLinUcb::default() };
+    for seed in seeds(3) {
+        let exchange = AsyncLinUcb { privacy: privacy.clone(), ..AsyncLinUcb::default() };
+        conserves(federation(Algorithm::AsyncLinUcb(exchange)), 1 + seed % 2, seed).await;
+        let rounds = SyncLinUcb { privacy: privacy.clone(), ..rounds.clone() };
+        conserves(federation(Algorithm::SyncLinUcb(rounds)), 1, seed).await;
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use posse_core::{Algorithm, AsyncLinUcb, LinUcb, Threshold};
+use posse_core::{Algorithm, AsyncLinUcb, LinUcb, PrivacyConfig, Threshold};
 use posse_net::Agent;
 use posse_net::coordinator::{Options, Running, ServeConfig, ServeError, serve};
 use posse_net::federation::{FederationConfig, ParentConfig};
@@ -13,11 +13,15 @@ use crate::support::{agent, coordinator, federation, in_a_minute, interact, look
 
 /// A federation whose coordinator is a relay, child `number` of the one at `parent`.
 pub(crate) fn relayed(parent: SocketAddr, number: u64) -> FederationConfig {
+    below(parent, number, talkative())
+}
+
+fn below(parent: SocketAddr, number: u64, federation: FederationConfig) -> FederationConfig {
     let mut settings = ParentConfig::default();
     settings.coordinator = format!("http://{parent}");
     settings.agent = Some(number);
     settings.upload_threshold = Some(Threshold(1.05));
-    FederationConfig { parent: Some(settings), ..talkative() }
+    FederationConfig { parent: Some(settings), ..federation }
 }
 
 /// A coordinator at an address that it had before, once the system has freed it.
@@ -83,9 +87,23 @@ async fn agents_of_two_relays_learn_from_each_other_through_the_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_or_doubled_when_the_relay_and_the_root_are_killed() {
-    let (above, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut root = coordinator(above.path(), talkative()).await;
-    let mut relay = coordinator(below.path(), relayed(root.address, 7)).await;
+    survives_kills(talkative).await;
+}
+
+/// A release replaces the one before, at the relay and at the root.
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_count_once_when_the_relay_and_the_root_are_killed() {
+    survives_kills(|| {
+        let privacy = Some(PrivacyConfig { first_release: 5, ..Default::default() });
+        federation(Algorithm::AsyncLinUcb(AsyncLinUcb { privacy, ..Default::default() }))
+    })
+    .await;
+}
+
+async fn survives_kills(settings: impl Fn() -> FederationConfig) {
+    let (above, below_it) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut root = coordinator(above.path(), settings()).await;
+    let mut relay = coordinator(below_it.path(), below(root.address, 7, settings())).await;
     let (at_root, at_relay) = (root.address, relay.address);
     let agents = [agent(at_relay, 0).await, agent(at_relay, 1).await];
     for turn in 0..4 {
@@ -95,15 +113,16 @@ async fn nothing_is_lost_or_doubled_when_the_relay_and_the_root_are_killed() {
         if turn % 2 == 0 {
             let before = look(&relay).await.version;
             relay.abort().await;
-            relay = at(at_relay, below.path(), relayed(at_root, 7)).await;
+            relay = at(at_relay, below_it.path(), below(at_root, 7, settings())).await;
             assert!(look(&relay).await.version >= before, "what was answered is kept");
         } else {
             root.abort().await;
-            root = at(at_root, above.path(), talkative()).await;
+            root = at(at_root, above.path(), settings()).await;
         }
         play(&agents, 40 * turn + 20, 40 * turn + 40).await;
         everything_is_somewhere(&root, &[&relay], &agents, 2 * 40 * (turn + 1)).await;
     }
+    assert!(look(&root).await.observations > 0, "some of it has arrived");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,7 +36,12 @@ impl Clusters {
         if self.in_touch.get(&agent) != Some(&life) {
             return Ok(());
         }
-        let known = stage.coordinator().clusters();
+        // An agent below relays is known to its own.
+        let relays = stage.relays();
+        let known = match (relays.last(), stage.relay_of(agent)) {
+            (Some(lowest), Some(own)) => lowest[own].clusters(),
+            _ => stage.coordinator().clusters(),
+        };
         let known = |cluster: &LocalCluster| {
             known.iter().find(|k| k.agent == agent && !k.orphan && k.cluster == cluster.cluster)
         };
@@ -96,8 +101,10 @@ impl Invariant for Clusters {
                 self.taken += stage.agent(*agent).map_or(asleep, held);
             }
             Event::Restarted { lost, .. } if *lost > 0 => {
-                // Whoever is still there says everything again.
-                self.in_touch.clear();
+                // Whoever is still there says everything again; relays do for their children.
+                if stage.relays().is_empty() {
+                    self.in_touch.clear();
+                }
                 self.taken += self.known.saturating_sub(known);
             }
             _ => {}
@@ -114,7 +121,9 @@ impl Invariant for Clusters {
             Event::Quiet => {
                 stage.agents().into_iter().try_for_each(|agent| self.check_agent(agent, true, stage))?;
                 let running = stage.agents().into_iter().filter_map(|agent| stage.agent(agent));
-                let all = known + running.map(held).sum::<u64>();
+                let relays = stage.relays();
+                let between: u64 = relays.iter().flatten().map(|relay| relay.above().held()).sum();
+                let all = known + running.map(held).sum::<u64>() + between;
                 if all > learned || all + self.taken < learned {
                     let taken = self.taken;
                     return Err(format!(

@@ -9,6 +9,8 @@
 mod state;
 mod uploads;
 
+pub(crate) use uploads::{MAX_MEMBERS, MAX_VARIANCE, check_upload};
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,6 +61,8 @@ pub(super) struct ClusterSums {
     pub(super) own: Evidence,
     /// The variance of the noise in it; 0 where it is exact.
     pub(super) variance: f64,
+    /// Over how many agents it is.
+    pub(super) members: u64,
     pub(super) number: u64,
     pub(super) group: u64,
 }
@@ -167,7 +171,8 @@ impl Groups {
     pub(super) fn snapshot_to(&mut self, key: Key) -> Outgoing {
         let &ClusterSums { number: contains, group, .. } = &self.clusters[&key];
         let members = self.groups[&group].members.iter();
-        let members = members.filter(|member| !self.clusters[*member].own.is_empty()).count() as u64;
+        let contributed = members.map(|member| &self.clusters[member]).filter(|own| !own.own.is_empty());
+        let members = contributed.fold(0, |sum: u64, own| sum.saturating_add(own.members));
         let group = self.groups.get_mut(&group).expect("every cluster has a group");
         let Group { version, information, variance, .. } = *group;
         group.roster.set(key, information, self.patience, version, contains);
@@ -200,7 +205,7 @@ impl Groups {
             self.next_group - 1
         });
         let own = Evidence::none(self.dimension());
-        self.clusters.insert(key, ClusterSums { own, variance: 0.0, number: 0, group });
+        self.clusters.insert(key, ClusterSums { own, variance: 0.0, members: 1, number: 0, group });
         let seat = self.groups.get_mut(&group).expect("it was just found or made");
         seat.members.insert(key);
         seat.roster.set(key, 0.0, self.patience, Version(0), 0);

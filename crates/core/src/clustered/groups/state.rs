@@ -27,6 +27,7 @@ impl Groups {
                 group: known.group,
                 information: seat.map_or(0.0, |seat| seat.information),
                 variance: known.variance,
+                members: known.members,
                 version: seat.map_or(0, |seat| seat.version.0),
             }
         });
@@ -101,7 +102,8 @@ impl Groups {
                 let version = Version(cluster.version);
                 group.roster.set(key, cluster.information, self.patience, version, cluster.number);
             }
-            clusters.insert(key, ClusterSums { own, variance, number: cluster.number, group: cluster.group });
+            let (members, number, group) = (cluster.members.max(1), cluster.number, cluster.group);
+            clusters.insert(key, ClusterSums { own, variance, members, number, group });
         }
         let largest = groups.keys().next_back().copied().unwrap_or(0);
         if groups.values().any(|group| group.members.is_empty()) || largest >= state.next_group {

@@ -9,6 +9,10 @@ use crate::error::ProtocolError;
 use crate::ids::{AgentId, ClusterId, PhaseId, Tick, Version};
 use crate::message::{Downlink, Outgoing};
 
+/// The largest variance of noise, and the most agents, that sums can be of.
+pub(crate) const MAX_VARIANCE: f64 = 1e250;
+pub(crate) const MAX_MEMBERS: u64 = 1 << 53;
+
 impl Groups {
     /// Adds snapshots for every cluster of a group that is too far behind.
     pub(super) fn push(&mut self, group: u64, outgoing: &mut Vec<Outgoing>) {
@@ -25,24 +29,12 @@ impl Groups {
     }
 
     fn check(&self, upload: &ClusterUpload) -> Result<(), ProtocolError> {
-        let (expected, got) = (self.dimension(), upload.evidence.dimension());
-        if expected != got {
-            return Err(ProtocolError::Dimension { expected, got });
+        check_upload(self.dimension(), self.budget.is_some(), upload)?;
+        let one_group = self.phases.as_ref().is_none_or(|phases| phases.in_rounds);
+        if upload.members > 1 && !(one_group && self.budget.is_some()) {
+            return Err(ProtocolError::Evidence("groups compare the clusters of single agents"));
         }
-        if upload.released != self.budget.is_some() {
-            return Err(ProtocolError::Evidence("noise is where none belongs, or missing"));
-        }
-        if upload.evidence.is_empty() {
-            return Err(ProtocolError::Evidence("an upload without observations"));
-        }
-        if !(upload.information.is_finite() && upload.information >= 0.0) {
-            return Err(ProtocolError::Evidence("the information is not a finite number"));
-        }
-        if !(0.0..=1e250).contains(&upload.variance) || (upload.variance > 0.0 && !upload.released) {
-            return Err(ProtocolError::Evidence("the variance of its noise cannot be"));
-        }
-        upload.evidence.check_release()?;
-        if upload.released { Ok(()) } else { upload.evidence.check() }
+        Ok(())
     }
 
     pub(super) fn receive_upload(
@@ -70,6 +62,7 @@ impl Groups {
         self.commit(group, sum);
         let known = self.clusters.get_mut(&key).expect("it was there");
         (known.number, known.own, known.variance) = (upload.number, upload.evidence, upload.variance);
+        known.members = upload.members;
         let mut outgoing = Vec::new();
         self.answer(key, upload.based_on, upload.information, before, &mut outgoing);
         self.push(group, &mut outgoing);
@@ -150,6 +143,7 @@ impl Groups {
             let before = self.groups[&group].version;
             let known = self.clusters.get_mut(&key).expect("it has a seat");
             (known.number, known.own, known.variance) = (upload.number, upload.evidence, upload.variance);
+            known.members = upload.members;
             touched.insert(group);
             answers.push((key, upload.based_on, upload.information, before));
         }
@@ -171,4 +165,33 @@ impl Groups {
         outgoing.extend(self.finish_if_complete(now));
         Ok(outgoing)
     }
+}
+
+/// `Ok` if an upload can be one of a federation with so many features, whose sums carry noise if it is private.
+pub(crate) fn check_upload(
+    dimension: usize,
+    private: bool,
+    upload: &ClusterUpload,
+) -> Result<(), ProtocolError> {
+    let (expected, got) = (dimension, upload.evidence.dimension());
+    if expected != got {
+        return Err(ProtocolError::Dimension { expected, got });
+    }
+    if upload.released != private {
+        return Err(ProtocolError::Evidence("noise is where none belongs, or missing"));
+    }
+    if upload.evidence.is_empty() {
+        return Err(ProtocolError::Evidence("an upload without observations"));
+    }
+    if !(upload.information.is_finite() && upload.information >= 0.0) {
+        return Err(ProtocolError::Evidence("the information is not a finite number"));
+    }
+    if !(0.0..=MAX_VARIANCE).contains(&upload.variance) || (upload.variance > 0.0 && !upload.released) {
+        return Err(ProtocolError::Evidence("the variance of its noise cannot be"));
+    }
+    if !(1..=MAX_MEMBERS).contains(&upload.members) {
+        return Err(ProtocolError::Evidence("sums of no agent, or of more than can be counted"));
+    }
+    upload.evidence.check_release()?;
+    if upload.released { Ok(()) } else { upload.evidence.check() }
 }
