@@ -1,8 +1,8 @@
 """posse beside other packages: choices and observations a second with 25 arms of 25 features, one core, one run.
 
 ``cargo xtask python --compare`` builds the wheel, installs it with the other packages and runs this. Time is that of the
-processor, so that other work on the machine disturbs little. Every package chooses and learns in a loop, as programs do; what
-can be prepared outside of the loop is. Packages without features of arms have 25 arms and a context of 25 features, a model
+processor, so that other work on the machine disturbs little. Every package chooses and learns in a plain loop over the offers of
+some days, as programs do; what can be prepared outside of the loop is. Packages without features of arms have 25 arms and a context of 25 features, a model
 for each arm.
 """
 
@@ -34,52 +34,55 @@ contexts = generator.normal(size=(OFFERS, DIMENSION)) / DIMENSION**0.5
 # What every package is given: an array for each offer, and rewards as the plain numbers that a program gets from its users.
 each = list(offers)
 paid = rewards.tolist()
+alone = [contexts[day : day + 1] for day in range(OFFERS)]
 
 
-def rate(step: Callable[[int], None], batch: int, seconds: float) -> float:
-    """Interactions a second of ``step``, which has ``batch`` of them in a call, for so long."""
-    count, start = 0, time.process_time()
+Play = Callable[[slice], None]
+# Days of one call, between two looks at the clock.
+DAYS = 32
+
+
+def rate(play: Play, interactions: int, seconds: float) -> float:
+    """Interactions a second of ``play``, which has so many of them in a call, for so long."""
+    count, first, start = 0, 0, time.process_time()
     while time.process_time() - start < seconds:
-        for _ in range(20 if batch == 1 else 1):
-            step(count)
-            count += batch
+        play(slice(first, first + DAYS))
+        count, first = count + interactions, (first + DAYS) % OFFERS
     return count / (time.process_time() - start)
 
 
-def posse_loop() -> Callable[[int], None]:
+def posse_loop() -> Play:
     import posse
 
     agent = posse.Federation("lin-ucb", dimension=DIMENSION).agent(0)
 
-    def step(count: int) -> None:
-        day = count % OFFERS
-        offer = each[day]
-        arm = agent.choose(offer)
-        agent.learn(offer[arm], paid[day][arm])
+    def play(days: slice) -> None:
+        for offer, pay in zip(each[days], paid[days]):
+            arm = agent.choose(offer)
+            agent.learn(offer[arm], pay[arm])
 
-    return step
+    return play
 
 
-def numpy_lin_ucb() -> Callable[[int], None]:
+def numpy_lin_ucb() -> Play:
     inverse, moment = np.eye(DIMENSION) / 0.1, np.zeros(DIMENSION)
     estimate = np.zeros(DIMENSION)
 
-    def step(count: int) -> None:
+    def play(days: slice) -> None:
         nonlocal inverse, moment, estimate
-        day = count % OFFERS
-        offer = each[day]
-        widths = np.sqrt(np.einsum("kd,kd->k", offer @ inverse, offer))
-        arm = int(np.argmax(offer @ estimate + 0.5 * widths))
-        x = offer[arm]
-        u = inverse @ x
-        inverse -= np.outer(u, u) / (1.0 + x @ u)
-        moment += paid[day][arm] * x
-        estimate = inverse @ moment
+        for offer, pay in zip(each[days], paid[days]):
+            widths = np.sqrt(np.einsum("kd,kd->k", offer @ inverse, offer))
+            arm = int(np.argmax(offer @ estimate + 0.5 * widths))
+            x = offer[arm]
+            u = inverse @ x
+            inverse -= np.outer(u, u) / (1.0 + x @ u)
+            moment += pay[arm] * x
+            estimate = inverse @ moment
 
-    return step
+    return play
 
 
-def vowpal_wabbit() -> Callable[[int], None]:
+def vowpal_wabbit() -> Play:
     from vowpalwabbit import Workspace
 
     workspace = Workspace("--cb_explore_adf --squarecb --quiet")
@@ -88,124 +91,124 @@ def vowpal_wabbit() -> Callable[[int], None]:
     ]
     cumulative = np.random.default_rng(2)
 
-    def step(count: int) -> None:
-        offer = lines[count % OFFERS]
-        probabilities = np.asarray(workspace.predict(offer))
-        arm = min(int(np.searchsorted(np.cumsum(probabilities), cumulative.uniform())), ARMS - 1)
-        cost = -paid[count % OFFERS][arm]
-        labelled = list(offer)
-        labelled[arm] = f"0:{cost}:{max(probabilities[arm], 1e-6)} {offer[arm]}"
-        workspace.learn(labelled)
+    def play(days: slice) -> None:
+        for offer, pay in zip(lines[days], paid[days]):
+            probabilities = np.asarray(workspace.predict(offer))
+            arm = min(int(np.searchsorted(np.cumsum(probabilities), cumulative.uniform())), ARMS - 1)
+            labelled = list(offer)
+            labelled[arm] = f"0:{-pay[arm]}:{max(probabilities[arm], 1e-6)} {offer[arm]}"
+            workspace.learn(labelled)
 
-    return step
+    return play
 
 
-def coba_lin_ucb() -> Callable[[int], None]:
+def coba_lin_ucb() -> Play:
     import coba
 
     learner = coba.LinUCBLearner(features=["a"])
     actions = [[list(arm) for arm in offer] for offer in offers]
 
-    def step(count: int) -> None:
-        offer = actions[count % OFFERS]
-        action, probability = learner.predict(None, offer)[:2]
-        learner.learn(None, action, paid[count % OFFERS][offer.index(action)], probability)
+    def play(days: slice) -> None:
+        for offer, pay in zip(actions[days], paid[days]):
+            action, probability = learner.predict(None, offer)[:2]
+            learner.learn(None, action, pay[offer.index(action)], probability)
 
-    return step
+    return play
 
 
-def river_lin_ucb() -> Callable[[int], None]:
+def river_lin_ucb() -> Play:
     from river import bandit
 
     policy = bandit.LinUCBDisjoint(alpha=0.5, seed=1)
     known = [{str(i): value for i, value in enumerate(context)} for context in contexts.tolist()]
     arms = list(range(ARMS))
 
-    def step(count: int) -> None:
-        context = known[count % OFFERS]
-        arm = policy.pull(arms, context=context)
-        policy.update(arm, context, paid[count % OFFERS][arm])
+    def play(days: slice) -> None:
+        for context, pay in zip(known[days], paid[days]):
+            arm = policy.pull(arms, context=context)
+            policy.update(arm, context, pay[arm])
 
-    return step
+    return play
 
 
-def mabwiser_lin_ucb() -> Callable[[int], None]:
+def mabwiser_lin_ucb() -> Play:
     from mabwiser.mab import MAB, LearningPolicy
 
     mab = MAB(arms=list(range(ARMS)), learning_policy=LearningPolicy.LinUCB(alpha=0.5))
     mab.fit(decisions=list(range(ARMS)), rewards=[0.0] * ARMS, contexts=contexts[:ARMS])
 
-    def step(count: int) -> None:
-        context = contexts[count % OFFERS : count % OFFERS + 1]
-        arm = mab.predict(context)
-        mab.partial_fit(decisions=[arm], rewards=[paid[count % OFFERS][arm]], contexts=context)
+    def play(days: slice) -> None:
+        for context, pay in zip(alone[days], paid[days]):
+            arm = mab.predict(context)
+            mab.partial_fit(decisions=[arm], rewards=[pay[arm]], contexts=context)
 
-    return step
+    return play
 
 
-def contextualbandits_lin_ucb() -> Callable[[int], None]:
+def contextualbandits_lin_ucb() -> Play:
     from contextualbandits.online import LinUCB
 
     policy = LinUCB(nchoices=ARMS, alpha=0.5, random_state=1)
     policy.fit(contexts[:ARMS], np.arange(ARMS), np.zeros(ARMS))
 
-    def step(count: int) -> None:
-        context = contexts[count % OFFERS : count % OFFERS + 1]
-        arm = int(policy.predict(context)[0])
-        policy.partial_fit(context, np.array([arm]), rewards[count % OFFERS, arm : arm + 1])
+    def play(days: slice) -> None:
+        for context, pay in zip(alone[days], rewards[days]):
+            arm = int(policy.predict(context)[0])
+            policy.partial_fit(context, np.array([arm]), pay[arm : arm + 1])
 
-    return step
+    return play
 
 
-def posse_replay() -> Callable[[int], None]:
+def posse_replay() -> Play:
     import posse
 
     agent = posse.Federation("lin-ucb", dimension=DIMENSION).agent(0)
 
-    def step(count: int) -> None:
+    def play(_days: slice) -> None:
         agent.replay(offers, rewards)
 
-    return step
+    return play
 
 
-def posse_core() -> Callable[[int], None]:
+def posse_core() -> Play:
     """The algorithm in Rust with offers that it has already: taking them over once is little among so many rounds."""
     import posse
 
     agent = posse.Federation("lin-ucb", dimension=DIMENSION).agent(0)
 
-    def step(count: int) -> None:
+    def play(_days: slice) -> None:
         agent._play_prepared(offers, rewards, ROUNDS)
 
-    return step
+    return play
 
 
-CONTENDERS: dict[str, tuple[Callable[[], Callable[[int], None]], int]] = {
-    "posse, loop": (posse_loop, 1),
+# How each is made, and how many interactions a call of it has.
+CONTENDERS: dict[str, tuple[Callable[[], Play], int]] = {
+    "posse, loop": (posse_loop, DAYS),
     "posse, replay in one call": (posse_replay, OFFERS),
     "posse in Rust alone": (posse_core, ROUNDS * OFFERS),
-    "numpy (LinUCB by hand)": (numpy_lin_ucb, 1),
-    "Vowpal Wabbit (squarecb)": (vowpal_wabbit, 1),
-    "coba (LinUCBLearner)": (coba_lin_ucb, 1),
-    "river (LinUCBDisjoint)": (river_lin_ucb, 1),
-    "MABWiser (LinUCB)": (mabwiser_lin_ucb, 1),
-    "contextualbandits (LinUCB)": (contextualbandits_lin_ucb, 1),
+    "numpy (LinUCB by hand)": (numpy_lin_ucb, DAYS),
+    "Vowpal Wabbit (squarecb)": (vowpal_wabbit, DAYS),
+    "coba (LinUCBLearner)": (coba_lin_ucb, DAYS),
+    "river (LinUCBDisjoint)": (river_lin_ucb, DAYS),
+    "MABWiser (LinUCB)": (mabwiser_lin_ucb, DAYS),
+    "contextualbandits (LinUCB)": (contextualbandits_lin_ucb, DAYS),
 }
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    steps = {}
-    for name, (make, batch) in CONTENDERS.items():
+    plays = {}
+    for name, (make, interactions) in CONTENDERS.items():
         try:
-            steps[name] = make(), batch
+            plays[name] = make(), interactions
         except ImportError as missing:
             print(f"{name}: {missing}", file=sys.stderr)
     # In turns, the best of many short parts: what else the machine does disturbs all of them alike.
-    measured = dict.fromkeys(steps, 0.0)
+    measured = dict.fromkeys(plays, 0.0)
     for _ in range(PARTS):
-        for name, (step, batch) in steps.items():
-            measured[name] = max(measured[name], rate(step, batch, SECONDS))
+        for name, (play, interactions) in plays.items():
+            measured[name] = max(measured[name], rate(play, interactions, SECONDS))
     if "--json" in sys.argv:
         print(json.dumps(measured))
         return
