@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::embed::OutsideFailure;
 use crate::experiment::{Cell, Curves};
-use crate::processor::Stopwatch;
+use crate::processor::{Stopwatch, Work};
 use crate::progress::Progress;
 use crate::row::Record;
 use crate::share;
@@ -42,8 +42,9 @@ pub(crate) fn run(
     let trouble: Mutex<Option<anyhow::Error>> = Mutex::new(None);
     // Processors that would have no cell prepare the offers of those that there are.
     let threads = (pool.current_num_threads() / cells.len().max(1)).max(1);
+    let work = if threads == 1 { Work::OfThread } else { Work::OfProcess { cells: cells.len() } };
     let run_one = |(index, cell): (usize, &&Cell)| {
-        let outcome = run_cell(cell, threads, curves, progress, stop)?;
+        let outcome = run_cell(cell, threads, work, curves, progress, stop)?;
         if let Err(error) = keep(cell, &outcome) {
             stop.store(true, Ordering::Relaxed);
             trouble.lock().expect("nobody panics with it").get_or_insert(error);
@@ -71,6 +72,7 @@ pub(crate) fn run(
 fn run_cell(
     cell: &Cell,
     threads: usize,
+    work: Work,
     curves: Curves,
     progress: &Progress,
     stop: &AtomicBool,
@@ -78,7 +80,7 @@ fn run_cell(
     if stop.load(Ordering::Relaxed) {
         return None;
     }
-    let (start, stopwatch) = (Instant::now(), Stopwatch::start());
+    let (start, stopwatch) = (Instant::now(), Stopwatch::start(work));
     let groups = curves.groups.min(usize::try_from(cell.config.agents).unwrap_or(usize::MAX));
     let groups = if groups == 0 { None } else { Some(AgentGroups::new(&cell.config, groups, curves.by)) };
     let groups = match groups.transpose() {

@@ -44,7 +44,7 @@ impl PartialEq for Evidence {
 }
 
 /// The most observations that are believed: widths count in `f64`, and sums of counts never wrap.
-const MAX_OBSERVATIONS: u64 = 1 << 53;
+pub(crate) const MAX_OBSERVATIONS: u64 = 1 << 53;
 
 thread_local! {
     /// The last evidence without observations that was asked for: thousands of agents begin with the same.

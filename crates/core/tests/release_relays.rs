@@ -2,6 +2,7 @@
 //! come, go and lie.
 
 use crate::support::NOW;
+use posse_core::wire::v1;
 use posse_core::*;
 
 const FEDERATION: Federation = Federation { agents: 3, horizon: 1000, seed: Seed(11) };
@@ -25,6 +26,28 @@ fn release(number: u64, value: f64, count: u64, variance: f64, members: u64) -> 
     (0..count).for_each(|_| evidence.add(&one));
     let (cluster, based_on) = (ClusterId(1), Version(0));
     ClusterUpload { cluster, number, based_on, information: 0.0, evidence, released: true, variance, members }
+}
+
+/// The same sums times a factor, as the wire would bring them.
+fn signed(evidence: &Evidence, factor: f64) -> Evidence {
+    let times = |values: &[f64]| values.iter().map(|value| factor * value).collect();
+    let packed = v1::Packed { entries: times(evidence.gram()) };
+    let matrix = Some(v1::evidence::Matrix::Packed(packed));
+    let (moment, count) = (times(evidence.moment()), evidence.count());
+    let wire = v1::Evidence { moment, count, matrix, ..Default::default() };
+    let upload = v1::ClusterUpload {
+        cluster: 1,
+        number: 1,
+        evidence: Some(wire),
+        released: true,
+        ..Default::default()
+    };
+    let message = v1::uplink::Kind::Cluster(upload);
+    let uplink = v1::Uplink { kind: Some(message) };
+    match posse_core::wire::decode_uplink(&prost::Message::encode_to_vec(&uplink)) {
+        Ok(Uplink::Cluster(upload)) => upload.evidence,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn said(passed: Result<Passed, ProtocolError>) -> Option<ClusterUpload> {
@@ -135,6 +158,46 @@ fn releases_that_no_parent_would_take_are_refused_and_change_nothing() {
             assert!(relay.receive(NOW, two, Uplink::Clusters(list)).is_err(), "{what}, in a list");
         }
         assert!(relay.save() == before, "{what}");
+    }
+}
+
+/// Releases of two children cancel in the sum of all, and not in that of those who have left.
+#[test]
+fn children_that_cancel_each_other_out_may_leave() {
+    let mut relay = relay(&exchange());
+    let negative = |number| {
+        let mut upload = release(number, 1.0, 1, 0.0, 1);
+        upload.evidence = signed(&release(number, 8e74, 1, 0.0, 1).evidence, -1.0);
+        upload
+    };
+    for child in [1, 2, 3] {
+        relay.join(NOW, AgentId(child), Entrance::NewLife);
+    }
+    // 6.4e149 each, of which no parent takes two.
+    relay.receive(NOW, AgentId(1), Uplink::Cluster(release(1, 8e74, 1, 0.0, 1))).unwrap();
+    relay.receive(NOW, AgentId(2), Uplink::Cluster(negative(1))).unwrap();
+    relay.receive(NOW, AgentId(3), Uplink::Cluster(release(1, 8e74, 1, 0.0, 1))).unwrap();
+    relay.leave(NOW, AgentId(1));
+    relay.leave(NOW, AgentId(3));
+    let upload = said(relay.hear(NOW, answer(1, 1))).unwrap();
+    assert!((upload.evidence.gram()[0] - 6.4e149).abs() < 1e140, "{:?}", upload.evidence.gram());
+}
+
+/// The numbers of uploads cannot run out, whatever a child calls its first one.
+#[test]
+fn a_child_that_numbers_its_uploads_wildly_is_refused_afterwards() {
+    let mut relay = relay(&exchange());
+    let levels = Levels::new(&exchange(), &FEDERATION, &[LevelConfig::default()]).unwrap();
+    let mut root = levels.coordinator(SHAPE).unwrap();
+    let (child, last) = (AgentId(1), || release(u64::MAX, 1.0, 3, 0.5, 1));
+    relay.join(NOW, child, Entrance::NewLife);
+    root.join(NOW, child, Entrance::NewLife);
+    let list = || ClusterList { phase: PhaseId(0), kept: Vec::new(), uploads: vec![last()] };
+    relay.receive(NOW, child, Uplink::Clusters(list())).unwrap();
+    root.receive(NOW, child, Uplink::Clusters(list())).unwrap();
+    for number in [0, 1] {
+        assert!(relay.receive(NOW, child, Uplink::Cluster(release(number, 1.0, 4, 0.5, 1))).is_err());
+        assert!(root.receive(NOW, child, Uplink::Cluster(release(number, 1.0, 4, 0.5, 1))).is_err());
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Ending, print, print_json};
 use crate::calibrate;
-use crate::processor::Stopwatch;
+use crate::processor::{Stopwatch, Work};
 use crate::results::{Build, Host};
 
 /// Say what this machine has, and what posse could not do here
@@ -70,7 +70,7 @@ fn looks() -> Vec<Look> {
 
 /// How fast a run goes here, and whether other programs hold it up.
 fn speed() -> String {
-    let (began, watch) = (Instant::now(), Stopwatch::start());
+    let (began, watch) = (Instant::now(), Stopwatch::start(Work::OfThread));
     let micros = 1e6 * calibrate::seconds_of_an_interaction();
     let waited = began.elapsed().as_secs_f64() / watch.seconds();
     let busy = if waited > 1.5 {

@@ -45,7 +45,7 @@ impl Groups {
     ) -> Result<Vec<Outgoing>, ProtocolError> {
         let key = (from, life, upload.cluster);
         let known = self.clusters.get(&key).ok_or(ProtocolError::Cluster(upload.cluster))?;
-        let (expected, got) = (known.number + 1, upload.number);
+        let (expected, got) = (known.number.saturating_add(1), upload.number);
         if expected != got {
             return Err(ProtocolError::Sequence { expected, got });
         }

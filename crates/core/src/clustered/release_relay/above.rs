@@ -72,8 +72,9 @@ impl ReleaseRelay {
                 information: *information,
             };
         }
+        let is_receipt = carried.is_some();
         let mut hearing = self.arrive(carried);
-        if self.is_for_all(!hearing.is_empty()) {
+        if self.is_for_all(is_receipt) {
             // Those that have these sums, too: a relay among them waits for the end.
             hearing = self.children.keys().copied().collect();
         }

@@ -12,7 +12,7 @@ use crate::relay::Passed;
 impl ReleaseRelay {
     /// The last releases of all children, of this life and of those before.
     fn sum(&self) -> Releases {
-        Releases::sum(self.dimension, self.releases()).expect("no release was taken in that does not fit")
+        Releases::sum(self.dimension, self.releases())
     }
 
     fn releases(&self) -> impl Iterator<Item = &Releases> {
@@ -28,7 +28,7 @@ impl ReleaseRelay {
     fn check_fits(&self, from: AgentId, release: &Releases) -> Result<(), ProtocolError> {
         let others =
             self.children.iter().filter(|(child, _)| **child != from).map(|(_, child)| &child.release);
-        Releases::sum(self.dimension, others.chain([&self.departed, release])).map(drop)
+        Releases::check_sum(self.dimension, others.chain([&self.departed, release]))
     }
 
     /// The sum of all releases as the next upload of this relay.
@@ -74,7 +74,7 @@ impl ReleaseRelay {
         if upload.cluster != FIRST {
             return Err(ProtocolError::Cluster(upload.cluster));
         }
-        let (expected, got) = (child.number + 1, upload.number);
+        let (expected, got) = (child.number.saturating_add(1), upload.number);
         if expected != got {
             return Err(ProtocolError::Sequence { expected, got });
         }
@@ -154,8 +154,7 @@ impl ReleaseRelay {
     /// A child's life is over. What it released last stays in the sums.
     pub(super) fn bereave(&mut self, child: AgentId) -> Vec<Uplink> {
         if let Some(seat) = self.children.remove(&child) {
-            let both = [&self.departed, &seat.release].into_iter();
-            self.departed = Releases::sum(self.dimension, both).expect("both were taken in");
+            self.departed.add(&seat.release);
         }
         self.roster.remove(child);
         self.no_longer_carries(child);

@@ -3,7 +3,7 @@
 use crate::clustered::groups::{MAX_MEMBERS, MAX_VARIANCE};
 use crate::clustered::message::ClusterUpload;
 use crate::error::ProtocolError;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, MAX_OBSERVATIONS};
 
 /// Releases of some agents, added up.
 #[derive(Clone, Debug)]
@@ -24,24 +24,35 @@ impl Releases {
         Self { evidence, variance, members }
     }
 
-    /// The sum of some releases, unless a parent would refuse it: then what came last is refused here.
-    pub(super) fn sum<'r>(
-        dimension: usize,
-        releases: impl Iterator<Item = &'r Self>,
-    ) -> Result<Self, ProtocolError> {
-        let mut sum = Self::none(dimension);
-        for other in releases.filter(|other| !other.evidence.is_empty()) {
-            if sum.evidence.count().checked_add(other.evidence.count()).is_none() {
-                return Err(ProtocolError::Evidence("more observations than can be counted"));
-            }
-            sum.evidence.add(&other.evidence);
-            sum.variance += other.variance;
-            sum.members = sum.members.saturating_add(other.members);
+    pub(super) fn add(&mut self, other: &Self) {
+        if !other.evidence.is_empty() {
+            self.evidence.add(&other.evidence);
+            self.variance += other.variance;
+            self.members = self.members.saturating_add(other.members);
         }
+    }
+
+    /// The sum of some releases, none of which was refused.
+    pub(super) fn sum<'r>(dimension: usize, releases: impl Iterator<Item = &'r Self>) -> Self {
+        let mut sum = Self::none(dimension);
+        releases.for_each(|release| sum.add(release));
+        sum
+    }
+
+    /// `Ok` if a parent would take the sum of these. If not, what came last is refused here.
+    pub(super) fn check_sum<'r>(
+        dimension: usize,
+        releases: impl Iterator<Item = &'r Self> + Clone,
+    ) -> Result<(), ProtocolError> {
+        let counts = releases.clone().map(|release| release.evidence.count());
+        if counts.fold(0, u64::saturating_add) > MAX_OBSERVATIONS {
+            return Err(ProtocolError::Evidence("more observations than can be counted"));
+        }
+        let sum = Self::sum(dimension, releases);
         sum.evidence.check_release()?;
         if sum.variance > MAX_VARIANCE || sum.members > MAX_MEMBERS {
             return Err(ProtocolError::Evidence("more noise or more agents than can be"));
         }
-        Ok(sum)
+        Ok(())
     }
 }

@@ -99,7 +99,7 @@ impl ReleaseRelay {
             }
         }
         let released = children.values().map(|child: &ReleaseSeat| &child.release);
-        Releases::sum(self.dimension, released.chain([&departed]))
+        Releases::check_sum(self.dimension, released.chain([&departed]))
             .map_err(|_| DecodeError::invalid("release", "its sums are larger than numbers can be"))?;
         let carried = state.carried.iter().map(|carried| (AgentId(carried.agent), carried.number)).collect();
         self.version = told.snapshot.version;
