@@ -153,10 +153,7 @@ pub(crate) fn wheel(root: &Path) -> Result<(), String> {
     let python = environment(root)?;
     let out = home(root).join("out");
     let mut maturin = Command::new(&python);
-    maturin
-        .current_dir(root)
-        .args(["-m", "maturin", "build", "--profile", "dist", "--locked", "--out"])
-        .arg(&out);
+    maturin.current_dir(root).args(["-m", "maturin", "build", "--release", "--locked", "--out"]).arg(&out);
     run(maturin.env("CARGO", env!("CARGO")))
 }
 
