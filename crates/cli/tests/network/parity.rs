@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use posse_core::privacy::Unit;
 use posse_core::session::{DownFrame, LogEntry, LogEvent};
 use posse_core::{
-    AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, FnUcb, JoinPolicy, Memory,
-    NeuralConfig, Placement, Precondition, PrivacyConfig, Robust, SecureAggregation, Seed, SyncLinUcb,
-    Threshold, Tick, TimeSpan, TrainingMode, Uplink, UserId,
+    AgentId, Algorithm, AsyncLinUcb, Downlink, ExchangeConfig, ExchangeLinUcb, FedLinUcb, FnUcb, JoinPolicy,
+    Memory, NeuralConfig, Placement, Precondition, PrivacyConfig, Robust, SecureAggregation, Seed, Sharing,
+    SyncLinUcb, Threshold, Tick, TimeSpan, TrainingMode, Uplink, UserId,
 };
 use posse_net::agent::{Carriage, NoiseOrigin};
 use posse_net::coordinator::{Options, Running, ServeConfig, serve};
@@ -421,12 +421,30 @@ fn algorithms() -> Vec<Algorithm> {
     all
 }
 
+/// What each child of each station said, in its order.
+fn by_child(up: &BTreeMap<Station, Vec<(AgentId, Uplink)>>) -> BTreeMap<(Station, AgentId), Vec<&Uplink>> {
+    let mut sorted: BTreeMap<_, Vec<&Uplink>> = BTreeMap::new();
+    for (station, said) in up {
+        for (child, message) in said {
+            sorted.entry((*station, *child)).or_default().push(message);
+        }
+    }
+    sorted
+}
+
 /// Runs both ways and compares everything; returns whether anybody said anything.
 async fn is_the_same(run: &RunConfig) -> bool {
     let name = run.algorithm.name();
     let (simulated, networked) = (simulated(run), networked(run).await);
     assert_eq!(simulated.choices, networked.choices, "{name}");
-    assert_eq!(simulated.up, networked.up, "{name}");
+    if run.algorithm.sharing() == Sharing::Clusters && !simulated.relays.is_empty() {
+        // Answers to a round that reach a relay in the same moment may change places: a relay that has two things to hear at once
+        // is visited once here. What each child says is the same, and so is what the root takes in, in its order.
+        assert_eq!(simulated.up.get(&None), networked.up.get(&None), "{name}");
+        assert_eq!(by_child(&simulated.up), by_child(&networked.up), "{name}");
+    } else {
+        assert_eq!(simulated.up, networked.up, "{name}");
+    }
     for (agent, heard) in &networked.down {
         // A journal that has grown by some megabytes begins anew, so it holds the end of what its agent heard.
         assert!(simulated.down[agent].ends_with(heard), "{name}: agent {} heard something else", agent.0);
@@ -478,7 +496,26 @@ async fn every_algorithm_with_relays_is_the_same_in_the_simulator_and_over_grpc(
     names.dedup();
     let expected = ["async-lin-ucb", "async-lin-ts", "async-lin-phe", "sync-lin-ucb", "fed-lin-ucb"];
     assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
-    assert!(names.contains(&"fed-glb-ucb") && names.contains(&"fn-ucb"), "{names:?}");
+    let others = ["fed-glb-ucb", "fn-ucb", "fed-ucb", "private-glm-ucb"];
+    assert!(others.iter().all(|name| names.contains(name)), "{names:?}");
+}
+
+/// Sums with noise, of which a relay keeps the last of every child.
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_below_relays_are_the_same_in_the_simulator_and_over_grpc() {
+    let privacy = || Some(PrivacyConfig { first_release: 5, ..Default::default() });
+    let all = [
+        Algorithm::AsyncLinUcb(AsyncLinUcb { privacy: privacy(), ..Default::default() }),
+        Algorithm::FedLinUcb(FedLinUcb { privacy: privacy(), ..Default::default() }),
+        Algorithm::SyncLinUcb(SyncLinUcb { privacy: privacy(), ..Default::default() }),
+    ];
+    for algorithm in all {
+        for levels in [2, 3] {
+            let topology = TopologyConfig { levels, fan_out: 2, ..TopologyConfig::default() };
+            let run = run(algorithm.clone(), clicks());
+            assert!(is_the_same(&RunConfig { topology, agents: 2 * AGENTS, ..run }).await, "nobody spoke");
+        }
+    }
 }
 
 /// Every kind of training and statistics of networks that travels, at two levels and at three.
