@@ -1,9 +1,9 @@
 """posse beside other packages: choices and observations a second with 25 arms of 25 features, one core, one run.
 
 ``cargo xtask python --compare`` builds the wheel, installs it with the other packages and runs this. Time is that of the
-processor, so that other work on the machine disturbs little. Every package chooses and learns in a plain loop over the offers of
-some days, as programs do; what can be prepared outside of the loop is. Packages without features of arms have 25 arms and a context of 25 features, a model
-for each arm.
+processor, so that other work on the machine disturbs little. Every package chooses and learns in a plain loop over the offers
+of some days, as programs do; what can be prepared outside of the loop is. Packages without features of arms have 25 arms and
+a context of 25 features, a model for each arm.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def posse_loop() -> Play:
     agent = posse.Federation("lin-ucb", dimension=DIMENSION).agent(0)
 
     def play(days: slice) -> None:
-        for offer, pay in zip(each[days], paid[days]):
+        for offer, pay in zip(each[days], paid[days], strict=True):
             arm = agent.choose(offer)
             agent.learn(offer[arm], pay[arm])
 
@@ -70,7 +70,7 @@ def numpy_lin_ucb() -> Play:
 
     def play(days: slice) -> None:
         nonlocal inverse, moment, estimate
-        for offer, pay in zip(each[days], paid[days]):
+        for offer, pay in zip(each[days], paid[days], strict=True):
             widths = np.sqrt(np.einsum("kd,kd->k", offer @ inverse, offer))
             arm = int(np.argmax(offer @ estimate + 0.5 * widths))
             x = offer[arm]
@@ -92,7 +92,7 @@ def vowpal_wabbit() -> Play:
     cumulative = np.random.default_rng(2)
 
     def play(days: slice) -> None:
-        for offer, pay in zip(lines[days], paid[days]):
+        for offer, pay in zip(lines[days], paid[days], strict=True):
             probabilities = np.asarray(workspace.predict(offer))
             arm = min(int(np.searchsorted(np.cumsum(probabilities), cumulative.uniform())), ARMS - 1)
             labelled = list(offer)
@@ -109,7 +109,7 @@ def coba_lin_ucb() -> Play:
     actions = [[list(arm) for arm in offer] for offer in offers]
 
     def play(days: slice) -> None:
-        for offer, pay in zip(actions[days], paid[days]):
+        for offer, pay in zip(actions[days], paid[days], strict=True):
             action, probability = learner.predict(None, offer)[:2]
             learner.learn(None, action, pay[offer.index(action)], probability)
 
@@ -124,7 +124,7 @@ def river_lin_ucb() -> Play:
     arms = list(range(ARMS))
 
     def play(days: slice) -> None:
-        for context, pay in zip(known[days], paid[days]):
+        for context, pay in zip(known[days], paid[days], strict=True):
             arm = policy.pull(arms, context=context)
             policy.update(arm, context, pay[arm])
 
@@ -138,7 +138,7 @@ def mabwiser_lin_ucb() -> Play:
     mab.fit(decisions=list(range(ARMS)), rewards=[0.0] * ARMS, contexts=contexts[:ARMS])
 
     def play(days: slice) -> None:
-        for context, pay in zip(alone[days], paid[days]):
+        for context, pay in zip(alone[days], paid[days], strict=True):
             arm = mab.predict(context)
             mab.partial_fit(decisions=[arm], rewards=[pay[arm]], contexts=context)
 
@@ -152,7 +152,7 @@ def contextualbandits_lin_ucb() -> Play:
     policy.fit(contexts[:ARMS], np.arange(ARMS), np.zeros(ARMS))
 
     def play(days: slice) -> None:
-        for context, pay in zip(alone[days], rewards[days]):
+        for context, pay in zip(alone[days], rewards[days], strict=True):
             arm = int(policy.predict(context)[0])
             policy.partial_fit(context, np.array([arm]), pay[arm : arm + 1])
 
