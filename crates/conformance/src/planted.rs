@@ -14,8 +14,8 @@ use posse_core::{
 pub enum Fault {
     /// It adds the parts of its children up twice, or sends every upload twice.
     CountsTwice,
-    /// In rounds, it leaves out the parts of every second child, and tells those that they are counted. Of releases it keeps one
-    /// observation.
+    /// In rounds, it leaves out the parts of every second child, and tells those that they are counted. It cuts their releases
+    /// down to one observation.
     Forgets,
     /// It adds the gradients of its children up twice.
     DoublesGradients,

@@ -197,7 +197,8 @@ fn releases_through_relays_add_up_to_the_releases_of_all_agents() {
             for topology in [tree(2, 1), tree(3, 1), tree(2, 3), tree(3, 2)] {
                 let (several, levels) = (topology.fan_out > 1, topology.levels);
                 let (other, through) = run(&RunConfig { topology, ..flat.clone() });
-                // Whoever joins below one of several relays of fed-lin-ucb hears what that relay was told last.
+                // Agents of fed-lin-ucb that join below one of several relays start from what the root last told that relay,
+                // which may be older than what the root knows.
                 if name != "fed-lin-ucb" || !several {
                     assert_eq!(log.choices(), other.choices(), "{name}, seed {seed}, {levels} levels");
                 }

@@ -27,7 +27,7 @@ const ONE_FOR_ALL: &str = "a relay is one agent to its parent, so that one liar 
      leave out robust, or connect agents to the root";
 
 /// Why secure aggregation has no relays.
-const MASKED: &str = "agents take the coordinator's list of participants for all of them, and share the noise of all: leave out \
+const MASKED: &str = "masks of secure aggregation cancel only in one sum over all agents, and a relay sums over its own: leave out \
      secure_aggregation or relays";
 
 impl Recipe for LinUcb {

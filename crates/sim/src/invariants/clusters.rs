@@ -101,7 +101,7 @@ impl Invariant for Clusters {
                 self.taken += stage.agent(*agent).map_or(asleep, held);
             }
             Event::Restarted { lost, .. } if *lost > 0 => {
-                // Whoever is still there says everything again; relays do for their children.
+                // Every agent says everything again. Where there are relays, they say it, and agents need not.
                 if stage.relays().is_empty() {
                     self.in_touch.clear();
                 }

@@ -19,7 +19,7 @@ impl ReleaseRelay {
             // The parent lost part of its history, and counts versions and uploads from the beginning.
             (self.parent_version, self.parent_phase) = (Version(0), phase);
             (self.number, self.sent, self.arrived, self.in_flight) = (0, 0, 0, None);
-            // A round of before is over with what was lost. Everybody hears what there is now.
+            // The parent has lost its open round, too. What it says next is for all children.
             (self.open, self.awaits) = (None, Some(Awaits::End));
             let list = Uplink::Clusters(self.list(phase, true));
             return Ok(Passed { up: vec![list], down: Vec::new() });

@@ -126,7 +126,7 @@ impl ReleaseRelay {
         Ok((number, release))
     }
 
-    /// The relay's answer to the parent's round, once nobody is waited for.
+    /// The relay's answer to the parent's round, as soon as every child has answered. Empty before that.
     pub(super) fn answer_if_complete(&mut self) -> Vec<Uplink> {
         if self.open.take_if(|open| open.waiting.is_empty()).is_none() {
             return Vec::new();
