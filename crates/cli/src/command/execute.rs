@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -147,12 +148,16 @@ pub(crate) fn play(
         }
         results.as_ref().map_or(Ok(()), |results| results.keep(cell, outcome))
     };
+    let began = Instant::now();
     let ran =
         runner::run(&left, experiment.curves, options.jobs.unwrap_or(0).into(), &progress, stop, &keep)?;
+    let (seconds, count) = (began.elapsed().as_secs_f64(), ran.iter().flatten().count());
     for (place, outcome) in pending.into_iter().zip(ran) {
         outcomes[place] = outcome;
     }
     if let Some(results) = &mut results {
+        // Without a cell to run there is no run to take time, however long it took to see that.
+        results.count_time(if count > 0 { seconds } else { 0.0 }, count);
         results.note(&cells, &outcomes)?;
     }
     Ok(Played { cells, outcomes, results })

@@ -56,8 +56,10 @@ pub(super) fn run(
     let cells: usize = plan.items.iter().map(|item| item.experiment.cells().len()).sum();
     let expected: f64 = plan.items.iter().map(|item| item.cost.minutes).sum::<f64>() / 60.0;
     let (mut done, mut hours, mut worst) = (0, 0.0, Ending::Done);
-    let mut lines =
-        vec![["figure", "cells", "processor-minutes", "PASS", "DEVIATES", "FAIL"].map(String::from)];
+    let mut lines = vec![
+        ["figure", "cells", "processor-minutes", "by the clock", "PASS", "DEVIATES", "FAIL"]
+            .map(String::from),
+    ];
     for (place, item) in plan.items.iter().enumerate() {
         let id = &item.figure.id;
         let own = options.with_directories(item.directory.clone(), out.join("cells"));
@@ -78,6 +80,7 @@ pub(super) fn run(
             id.clone(),
             made.cells.len().to_string(),
             format!("{minutes:.2}"),
+            made.manifest.clock.map_or_else(String::new, |clock| format!("{:.2}", clock.seconds / 60.0)),
             count("PASS").to_string(),
             count("DEVIATES").to_string(),
             count("FAIL").to_string(),

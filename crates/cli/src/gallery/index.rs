@@ -1,6 +1,6 @@
 //! The index: every figure of the papers in one scroll.
 
-use super::{Record, counts};
+use super::{Record, cost, counts};
 use crate::check::Judgement;
 use crate::figures::{self, Figure, Status};
 
@@ -8,10 +8,11 @@ use crate::figures::{self, Figure, Status};
 pub(super) fn index(figures: &[Figure], records: &[Option<Record>]) -> String {
     let known: Vec<&Record> = records.iter().flatten().collect();
     let minutes: f64 = known.iter().map(|record| record.processor_minutes).sum();
+    let clock: f64 = known.iter().filter_map(|record| Some(record.clock?.seconds / 60.0)).sum();
     let cells: usize = known.iter().map(|record| record.cells).sum();
     let mut text = format!(
         "# Figures and tables of the four papers\n\nResults of record, made by `posse reproduce --all --out results --gallery docs/figures`: {} of {} figures at full size, {cells} cells, {:.1} \
-         minutes of one processor. Each picture leads to a page with the claims, the numbers with error bars, cost and settings. PASS holds; \
+         minutes of one processor, {clock:.0} minutes by the clock. Each picture leads to a page with the claims, the numbers with error bars, cost and settings. PASS holds; \
          DEVIATES is something a paper reports that did not come out here; FAIL is a claim of ours that must hold and does not; INCONCLUSIVE is what the \
          seeds cannot tell from noise.\n\n",
         known.len(),
@@ -36,20 +37,22 @@ pub(super) fn index(figures: &[Figure], records: &[Option<Record>]) -> String {
 
 /// All figures with their verdicts and cost, a line each.
 fn table(figures: &[Figure], records: &[Option<Record>]) -> String {
-    let mut text =
-        String::from("| figure | shows | verdicts | cells | processor-minutes |\n|---|---|---|---:|---:|\n");
+    let mut text = String::from(
+        "| figure | shows | verdicts | cells | processor-minutes | minutes by the clock |\n|---|---|---|---:|---:|---:|\n",
+    );
     for (figure, record) in figures.iter().zip(records) {
         text.push_str(&match record {
             Some(record) => format!(
-                "| [{}]({}/README.md) | {} | {} | {} | {:.1} |\n",
+                "| [{}]({}/README.md) | {} | {} | {} | {:.1} | {} |\n",
                 record.id,
                 record.id,
                 record.shows,
                 counts(record),
                 record.cells,
-                record.processor_minutes
+                record.processor_minutes,
+                record.clock.map_or_else(String::new, |clock| format!("{:.1}", clock.seconds / 60.0))
             ),
-            None => format!("| {} | {} | {} | | |\n", figure.id, figure.shows, reason(figure)),
+            None => format!("| {} | {} | {} | | | |\n", figure.id, figure.shows, reason(figure)),
         });
     }
     text
@@ -78,14 +81,14 @@ fn entry(record: &Record) -> String {
         format!("[![{}]({}/{picture})]({}/README.md)\n\n", record.shows, record.id, record.id)
     });
     format!(
-        "\n### [{}]({}/README.md): {}\n\n{picture}{}; {} cells with {} seeds, {:.1} processor-minutes.\n",
+        "\n### [{}]({}/README.md): {}\n\n{picture}{}; {} cells with {} seeds, {}.\n",
         record.id,
         record.id,
         record.shows,
         counts(record),
         record.cells,
         record.seeds,
-        record.processor_minutes
+        cost(record)
     )
 }
 

@@ -17,7 +17,7 @@ use crate::check::{Judgement, Verdict};
 use crate::command::minutes;
 use crate::figures::{self, Figure};
 use crate::report::{Material, write_svg};
-use crate::results::{Build, Host, Made, durable};
+use crate::results::{Build, Clock, Host, Made, durable};
 
 const RECORD: &str = "record.json";
 const SUMMARY: &str = "summary.parquet";
@@ -45,6 +45,9 @@ pub(crate) struct Record {
     pub(crate) seeds: u64,
     /// What all cells took, on one processor.
     pub(crate) processor_minutes: f64,
+    /// What its run took by the clock, on all processors of that machine, if the results say so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) clock: Option<Clock>,
     /// The cell that takes the least time, by its place in the plan: a test runs it again.
     pub(crate) quickest_cell: usize,
     /// What the beginning of that cell added up to, if even that cell takes long: the test then runs the beginning.
@@ -119,8 +122,8 @@ pub(crate) fn write_page(pages: &Path, (figure, text): (&Figure, &str), made: &M
         host: made.manifest.host.clone(),
         cells: made.cells.len(),
         seeds: made.experiment.repetitions,
-        // Older results hold seconds of the clock, so the minutes in the experiment file are preferred where they are written.
-        processor_minutes: figures::minutes(text).unwrap_or_else(|| minutes(made)),
+        processor_minutes: minutes(made),
+        clock: made.manifest.clock,
         quickest_cell: quickest,
         beginning: made.outcomes[quickest].as_ref().and_then(|run| Beginning::of(run.as_ref().ok()?)),
         checks: material.verdicts.clone().unwrap_or_default(),
@@ -153,6 +156,19 @@ fn counts(record: &Record) -> String {
         .map(|result| format!("{} {}", count(result), result.word()))
         .collect();
     if words.is_empty() { "no claim to judge".into() } else { words.join(", ") }
+}
+
+/// What a figure cost: `3.3 processor-minutes, 1.7 minutes by the clock`.
+fn cost(record: &Record) -> String {
+    let mut text = format!("{:.1} processor-minutes", record.processor_minutes);
+    if let Some(clock) = record.clock {
+        text.push_str(&format!(", {:.1} minutes by the clock", clock.seconds / 60.0));
+        let before = record.cells.saturating_sub(clock.cells);
+        if before > 0 {
+            text.push_str(&format!(" ({before} cells had run before, for another figure)"));
+        }
+    }
+    text
 }
 
 /// What an experiment says, line by line. Comments can be corrected and its time measured anew without making a page stale.

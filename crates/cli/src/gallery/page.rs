@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Record, counts};
+use super::{Record, cost, counts};
 use crate::report::Material;
 use crate::table::{self, align, compact};
 
@@ -57,11 +57,11 @@ pub(super) fn chosen(written: Vec<PathBuf>) -> anyhow::Result<Vec<String>> {
 pub(super) fn page(record: &Record, material: &Material<'_>, experiment: &str) -> String {
     let Record { id, paper, shows, .. } = record;
     let mut text = format!(
-        "# {id}: {shows}\n\n*{paper}*. [All figures](../README.md)\n\n**{}**; {} cells, {} seeds for each setting, {:.1} processor-minutes.\n\n",
+        "# {id}: {shows}\n\n*{paper}*. [All figures](../README.md)\n\n**{}**; {} cells, {} seeds for each setting, {}.\n\n",
         counts(record),
         record.cells,
         record.seeds,
-        record.processor_minutes
+        cost(record)
     );
     for picture in &record.pictures {
         text.push_str(&format!("![{shows}]({picture})\n\n"));
@@ -71,8 +71,11 @@ pub(super) fn page(record: &Record, material: &Material<'_>, experiment: &str) -
     text.push_str(&published(material));
     text.push_str(&numbers(record, material));
     text.push_str(&format!(
-        "\n## Cost and settings\n\n{} cells, {:.1} minutes of one processor, on a machine with {}, by {}. All settings: [experiments/{id}.toml](../../../experiments/{id}.toml). To run it again:\n\n```sh\nposse reproduce {id} --out results/{id}\n```\n",
-        record.cells, record.processor_minutes, record.host, record.posse
+        "\n## Cost and settings\n\n{} cells, {}, on a machine with {}, by {}. All settings: [experiments/{id}.toml](../../../experiments/{id}.toml). To run it again:\n\n```sh\nposse reproduce {id} --out results/{id}\n```\n",
+        record.cells,
+        cost(record),
+        record.host,
+        record.posse
     ));
     text
 }

@@ -51,6 +51,19 @@ pub(crate) struct Manifest {
     /// The accountant's statement for each private setting; empty until all cells are done.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) privacy: Vec<Value>,
+    /// How long the runs took that made these results, if they said so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) clock: Option<Clock>,
+}
+
+/// Time by the clock, of all runs together that were needed to finish some results.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Clock {
+    /// From the first cell of each run to its last. A run that was killed is not in it.
+    pub(crate) seconds: f64,
+    /// How many cells ran in that time. The others had run before, for another figure.
+    pub(crate) cells: usize,
 }
 
 /// A build of posse: its version, and its commit if known.
@@ -176,6 +189,7 @@ impl Manifest {
             cells: Vec::new(),
             checks: Vec::new(),
             privacy: Vec::new(),
+            clock: None,
         }
     }
 

@@ -34,7 +34,7 @@ use crate::runner::Outcome;
 use crate::shard::Shard;
 use crate::statement::{self, Statement};
 use frame::Frame;
-pub(crate) use manifest::{Build, Host, MANIFEST, Manifest};
+pub(crate) use manifest::{Build, Clock, Host, MANIFEST, Manifest};
 use manifest::{CellProgress, CellStatus};
 use stored::{CELLS, Found};
 
@@ -78,6 +78,7 @@ impl Results {
         let lock = lock(directory)?;
         let manifest = Manifest::new(experiment, shard);
         let earlier = Manifest::read(directory);
+        let clock = earlier.as_ref().ok().and_then(|earlier| earlier.as_ref()?.clock);
         let is_same = match earlier {
             _ if force => earlier.is_ok_and(|earlier| {
                 earlier.is_some_and(|earlier| obstacles(&earlier, &manifest).is_empty())
@@ -97,7 +98,9 @@ impl Results {
             }
         };
         let mut results = Self { directory: directory.to_owned(), manifest, _lock: lock };
-        if !is_same {
+        if is_same {
+            results.manifest.clock = clock;
+        } else {
             results.clear().with_context(|| format!("cannot clear {shown}"))?;
         }
         results.manifest.cells = statuses(cells, &vec![None; cells.len()]);
@@ -124,6 +127,13 @@ impl Results {
     pub(crate) fn note(&mut self, cells: &[Cell], outcomes: &[Option<Outcome>]) -> anyhow::Result<()> {
         self.manifest.cells = statuses(cells, outcomes);
         self.manifest.write(&self.directory)
+    }
+
+    /// Adds the time that a run of so many cells took.
+    pub(crate) fn count_time(&mut self, seconds: f64, cells: usize) {
+        let earlier = self.manifest.clock.unwrap_or(Clock { seconds: 0.0, cells: 0 });
+        self.manifest.clock =
+            Some(Clock { seconds: earlier.seconds + seconds, cells: earlier.cells + cells });
     }
 
     /// Writes everything that is made when all cells have run.

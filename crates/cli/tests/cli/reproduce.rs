@@ -118,6 +118,8 @@ fn all_figures_state_their_budget_and_go_on_where_they_stopped() {
     let index = std::fs::read_to_string(directory.path().join("g/README.md")).unwrap();
     let pages: Vec<_> = std::fs::read_dir(directory.path().join("g")).unwrap().collect();
     assert!(pages.len() > 1 && index.contains("## "), "{index}");
+    let costs: Vec<&str> = index.lines().filter(|line| line.contains(" processor-minutes, ")).collect();
+    assert!(!costs.is_empty() && costs.iter().all(|line| line.contains(" minutes by the clock")), "{index}");
     let again = posse(directory.path(), &arguments);
     assert_eq!(again.stdout, ran.stdout, "the same cells, the same minutes: nothing ran again");
 }

@@ -81,6 +81,8 @@ fn the_manifest_says_what_was_run_by_whom_and_how_far_it_came() {
     let cells = manifest["cells"].as_array().unwrap();
     assert_eq!(cells.len(), ran["rows"].as_array().unwrap().len());
     assert!(cells.iter().all(|cell| cell["status"] == "done"));
+    assert_eq!(manifest["clock"]["cells"], cells.len());
+    assert!(manifest["clock"]["seconds"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
