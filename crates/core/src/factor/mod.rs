@@ -145,8 +145,8 @@ impl Factor {
     ) -> Scores<'a> {
         let count = arms.len();
         workspace.reserve(self.dimension, count);
-        for (j, (q, start)) in workspace.q.iter_mut().zip(&self.offset).enumerate() {
-            *q = self.rows[*start as usize + self.dimension] + noise(j);
+        for (j, q) in workspace.q[..self.dimension].iter_mut().enumerate() {
+            *q = self.entry(j, self.dimension) + noise(j);
         }
         Arch::new().dispatch(Score { factor: self, arms, workspace });
         Scores { means: &workspace.means[..count], widths: &workspace.widths[..count] }
