@@ -59,7 +59,7 @@ def posse_loop() -> Play:
     def play(days: slice) -> None:
         for offer, pay in zip(each[days], paid[days], strict=True):
             arm = agent.choose(offer)
-            agent.learn(offer[arm], pay[arm])
+            agent.learn(arm, pay[arm])
 
     return play
 

@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::array::{Offer, cube, matrix, maybe_number, vector};
+use crate::array::{Offer, PlayedArm, cube, matrix, maybe_number};
 use crate::error::{decode, input, protocol, wrong_input, wrong_interaction};
 use crate::federation::{Federation, ticks};
-use crate::machine::{Machine, START, SharedMachine, Spec};
+use crate::machine::{Asker, Machine, START, SharedMachine, Spec};
 use crate::own::{free, free_to_use, held};
 
 /// Interactions of a replay between two looks at Ctrl-C.
@@ -48,6 +48,14 @@ impl Agent {
 
     fn user(&self, user: Option<u64>) -> UserId {
         UserId(user.unwrap_or(self.id))
+    }
+
+    /// Makes an offer to the machine, and writes down whose it is. After an error there is no offer.
+    fn take_offer(&self, machine: &mut Machine, offer: Offer, user: UserId) -> PyResult<()> {
+        machine.asker = None;
+        offer.fill(&mut machine.arms)?;
+        machine.asker = Some(Asker::here(self.id, user));
+        Ok(())
     }
 
     /// Calls `work` on an offer of `arms` arms, without the interpreter's lock unless it is over in microseconds.
@@ -116,7 +124,7 @@ impl Agent {
     ) -> PyResult<(usize, Option<f64>)> {
         let (user, offer) = (self.user(user), Offer::read(arms)?);
         let mut machine = self.machine(py)?;
-        offer.fill(&mut machine.arms)?;
+        self.take_offer(&mut machine, offer, user)?;
         let Machine { agent, arms, .. } = &mut *machine;
         let choice =
             self.compute(py, arms.len(), || agent.choose(user, arms))?.map_err(|error| input(&error))?;
@@ -152,8 +160,8 @@ impl Agent {
         let (user, offer) = (self.user(user), Offer::read(arms)?);
         let now: Tick = now.map_or(Ok(START), ticks)?;
         let mut machine = self.machine(py)?;
-        offer.fill(&mut machine.arms)?;
-        let Machine { agent, arms, outbox } = &mut *machine;
+        self.take_offer(&mut machine, offer, user)?;
+        let Machine { agent, arms, outbox, .. } = &mut *machine;
         let question = self
             .compute(py, arms.len(), || agent.prepare(now, user, arms))?
             .map_err(|error| input(&error))?;
@@ -166,12 +174,19 @@ impl Agent {
     ///
     /// Parameters
     /// ----------
-    /// arm : array_like, shape (dimension,)
-    ///     The features of the arm that was played.
+    /// arm : int, or array_like of shape (dimension,)
+    ///     The arm that was played: its index in the last offer, or its features. Pass features where other offers may come
+    ///     between a choice and its reward, as with rewards that come late. An index in the offer of another user, agent or
+    ///     thread is refused.
     /// reward : float
     ///     The reward that it gave.
     /// user : int, optional
     ///     The user that the arm was chosen for.
+    ///
+    /// Raises
+    /// ------
+    /// InputError
+    ///     The last offer was somebody else's or has no such arm, or the features or the reward are wrong.
     #[pyo3(signature = (arm, reward, user = None))]
     fn learn(
         &self,
@@ -180,10 +195,19 @@ impl Agent {
         reward: f64,
         #[pyo3(from_py_with = maybe_number)] user: Option<u64>,
     ) -> PyResult<()> {
-        let (user, features) = (self.user(user), vector(arm)?);
+        let (user, played) = (self.user(user), PlayedArm::read(arm)?);
         let mut machine = self.machine(py)?;
         let machine = &mut *machine;
-        self.compute(py, 0, || machine.learn(user, &features, reward))?.map_err(|error| input(&error))
+        match played {
+            PlayedArm::Index(index) => {
+                let index = machine.offered(index, Asker::here(self.id, user)).map_err(wrong_input)?;
+                self.compute(py, 0, || machine.learn_offered(user, index, reward).map(drop))?
+            }
+            PlayedArm::Features(features) => {
+                self.compute(py, 0, || machine.learn(user, &features, reward))?
+            }
+        }
+        .map_err(|error| input(&error))
     }
 
     /// Choose and learn many times in one call, without the interpreter's lock.

@@ -29,15 +29,40 @@ pub(crate) fn matrix<'py>(value: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray
     borrowed(array.cast::<PyArray2<f64>>()?.try_readonly())
 }
 
-/// The features of one arm, copied: they are few, and numpy's record of who borrows what costs more than the copy.
-pub(crate) fn vector(value: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+/// How Python names an arm that was played.
+pub(crate) enum PlayedArm {
+    /// By a place in the last offer, counted from 0, which may not be there.
+    Index(i64),
+    Features(Vec<f64>),
+}
+
+impl PlayedArm {
+    pub(crate) fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if plain::<Ix1>(value).is_none() {
+            match value.extract() {
+                Ok(index) => return Ok(Self::Index(index)),
+                // No offer has so many arms.
+                Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+                    return Ok(Self::Index(-1));
+                }
+                // Not a whole number, of Python or of numpy.
+                Err(_) => {}
+            }
+        }
+        vector(value, "an arm is an index in the last offer, or a vector of features").map(Self::Features)
+    }
+}
+
+/// The features of one arm, copied: they are few, and numpy's record of who borrows what costs more than the copy. `expected`
+/// says what else the value should be, if it is none.
+pub(crate) fn vector(value: &Bound<'_, PyAny>, expected: &str) -> PyResult<Vec<f64>> {
     let copy = |array: &Bound<'_, PyArray1<f64>>| {
         array.to_vec().unwrap_or_else(|_| array.to_owned_array().into_iter().collect())
     };
     if let Some(array) = plain::<Ix1>(value) {
         return Ok(copy(array));
     }
-    let array = converted(value, 1, "an arm is a vector of features")?;
+    let array = converted(value, 1, expected)?;
     Ok(copy(array.cast::<PyArray1<f64>>()?))
 }
 

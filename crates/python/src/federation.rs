@@ -47,7 +47,7 @@ use crate::settings::{self, Whole};
 /// >>> for step in range(100):
 /// ...     agent = federation.agent(step % 2)
 /// ...     arm = agent.choose(arms)
-/// ...     agent.learn(arms[arm], [0.2, 0.7][arm])
+/// ...     agent.learn(arm, [0.2, 0.7][arm])
 /// ...     _ = federation.exchange()
 /// >>> agent.choose(arms)
 /// 1

@@ -64,6 +64,25 @@ pub(crate) struct Machine {
     pub(crate) outbox: VecDeque<Uplink>,
     /// Memory for offers, used again and again.
     pub(crate) arms: Arms,
+    /// Whose offer that is, if it came alone and not in a replay.
+    pub(crate) asker: Option<Asker>,
+}
+
+/// Who was offered some arms. Agents may share a learner, and threads an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    /// Where the thread keeps its own things: as good as its number, which takes a reference count to ask for.
+    thread: usize,
+    agent: u64,
+    user: UserId,
+}
+
+impl Asker {
+    /// The thread that calls this.
+    pub(crate) fn here(agent: u64, user: UserId) -> Self {
+        thread_local!(static PLACE: u8 = const { 0 });
+        Self { thread: PLACE.with(|place| std::ptr::from_ref(place).addr()), agent, user }
+    }
 }
 
 /// An agent that its Python objects and its federation share.
@@ -82,7 +101,7 @@ impl Machine {
     pub(crate) fn new(spec: &Spec, id: u64) -> Result<Self, ConfigError> {
         let mut agent = spec.algorithm.agent(AgentId(id), spec.shape, &spec.federation)?;
         agent.begin_life(Incarnation(1));
-        Ok(Self { agent, outbox: VecDeque::new(), arms: Arms::new(spec.shape.dimension()) })
+        Ok(Self { agent, outbox: VecDeque::new(), arms: Arms::new(spec.shape.dimension()), asker: None })
     }
 
     pub(crate) fn learn(&mut self, user: UserId, features: &[f64], reward: f64) -> Result<(), InputError> {
@@ -110,10 +129,30 @@ impl Machine {
     }
 
     fn fill(&mut self, offer: &[f64]) -> Result<(), InputError> {
+        self.asker = None;
         self.arms.set_rows(offer)
     }
 
-    fn learn_offered(&mut self, user: UserId, arm: usize, reward: f64) -> Result<usize, InputError> {
+    /// The arm with this index in the last offer, or what is wrong with it.
+    pub(crate) fn offered(&self, index: i64, asker: Asker) -> Result<usize, String> {
+        let arms = if self.asker.is_some() { self.arms.len() } else { 0 };
+        if self.asker.is_some_and(|last| last != asker) {
+            return Err(format!(
+                "arm {index} is not yours: the last offer was that of another user, agent or thread; pass the features of the arm"
+            ));
+        }
+        usize::try_from(index).ok().filter(|index| *index < arms).ok_or_else(|| {
+            format!("there is no arm {index} in the last offer, which had {arms} arms; pass the features of the arm")
+        })
+    }
+
+    /// Learns the reward of an arm of the last offer, which has it. Returns the arm.
+    pub(crate) fn learn_offered(
+        &mut self,
+        user: UserId,
+        arm: usize,
+        reward: f64,
+    ) -> Result<usize, InputError> {
         let said = self.agent.learn(user, self.arms.row(arm), reward)?;
         self.outbox.extend(said);
         Ok(arm)
@@ -273,7 +312,7 @@ impl Host {
         {
             let mut machine = lock(&machine);
             machine.fill(offer)?;
-            let Machine { agent, arms, outbox } = &mut *machine;
+            let Machine { agent, arms, outbox, .. } = &mut *machine;
             outbox.extend(agent.prepare(desk.now, user, arms)?);
         }
         self.deliver(desk, learner, &mut delivered)?;

@@ -6,6 +6,7 @@ import doctest
 import pickle
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,64 @@ def test_a_replay_of_one_agent_is_a_loop_of_it() -> None:
     strided = made().agent(0)
     assert strided.replay(np.asfortranarray(offers), np.asfortranarray(rewards)).tolist() == choices
     assert strided.save() == loop.save()
+
+
+def test_an_index_names_an_arm_of_the_last_offer() -> None:
+    generator = np.random.default_rng(2)
+    by_index, by_features = made().agent(0), made().agent(0)
+    for offer in generator.uniform(-1, 1, (300, 4, 3)):
+        arm = by_index.choose(offer)
+        assert by_features.choose(offer) == arm
+        # Another arm than the chosen one may have been played, and numpy's integers are integers.
+        played = arm if arm < 2 else np.int64(0)
+        by_index.learn(played, 0.5)
+        by_features.learn(offer[played], 0.5)
+    assert by_index.save() == by_features.save()
+
+
+def test_an_index_of_no_arm_is_refused_and_changes_nothing() -> None:
+    agent = made().agent(0)
+    with pytest.raises(posse.InputError, match="there is no arm 0 in the last offer, which had 0 arms; pass the features of the arm"):
+        agent.learn(0, 1.0)
+    agent.choose(ARMS)
+    before = agent.save()
+    for index in [len(ARMS), -1, 10**30]:
+        with pytest.raises(posse.InputError, match=f"in the last offer, which had {len(ARMS)} arms"):
+            agent.learn(index, 1.0)
+    with pytest.raises(posse.InputError, match="index in the last offer, or a vector"):
+        agent.learn(0.5, 1.0)
+    assert agent.save() == before
+    # An offer that is refused is no offer.
+    with pytest.raises(posse.InputError):
+        agent.choose([[1.0]])
+    with pytest.raises(posse.InputError, match="had 0 arms"):
+        agent.learn(0, 1.0)
+
+
+def test_an_index_in_the_offer_of_somebody_else_is_refused() -> None:
+    federation = made("central-lin-ucb")
+    one, other = federation.agent(0), federation.agent(1)
+    for ask in [
+        lambda: other.choose(ARMS),
+        lambda: one.choose(ARMS, user=7),
+        lambda: in_a_thread(lambda: one.choose(ARMS)),
+    ]:
+        one.choose(ARMS)
+        ask()
+        with pytest.raises(posse.InputError, match="another user, agent or thread; pass the features"):
+            one.learn(0, 1.0)
+    one.choose(ARMS, user=7)
+    one.learn(0, 1.0, user=7)
+    # A replay has many offers, and none of them waits for its reward.
+    one.replay(ARMS[None], [[0.1, 0.9, 0.3]])
+    with pytest.raises(posse.InputError, match="had 0 arms"):
+        one.learn(0, 1.0)
+
+
+def in_a_thread(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 def test_a_replay_can_say_whose_turn_it_is() -> None:

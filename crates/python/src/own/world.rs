@@ -77,7 +77,8 @@ impl World for OwnWorld {
             let made = object.call_method1("offer", (step, offer.agent.0))?;
             let part =
                 |name: &str| made.getattr(name).map_err(|_| wrong_return("offer", &made, "a posse.Offer"));
-            let (arms, means) = (matrix(&part("arms")?)?, vector(&part("means")?)?);
+            let (arms, means) =
+                (matrix(&part("arms")?)?, vector(&part("means")?, "`means` has a number for each arm")?);
             let &[rows, columns] = arms.shape() else { unreachable!("a matrix has two sides") };
             let count = means.len();
             if columns != self.dimension || rows == 0 || count != rows {
@@ -142,7 +143,7 @@ impl World for OwnWorld {
             if told.is_none() {
                 return Ok(None);
             }
-            let parameters = vector(&told)?;
+            let parameters = vector(&told, "parameters are a vector of numbers")?;
             if parameters.len() == self.dimension {
                 return Ok(Some(parameters));
             }
