@@ -160,6 +160,9 @@ impl Axis {
     }
 }
 
+/// How a selector means groups that have no value of a setting, where others have one.
+const NOT_SET: &str = "not set";
+
 /// Settings with the values that a group may have, one of those listed; empty means all groups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector(pub(crate) Vec<(String, Vec<String>)>);
@@ -167,7 +170,8 @@ pub(crate) struct Selector(pub(crate) Vec<(String, Vec<String>)>);
 impl Selector {
     /// Whether a group has one of the values of every setting.
     pub(crate) fn matches(&self, group: &Group) -> bool {
-        self.0.iter().all(|(key, values)| choice(group, key).is_some_and(|value| values.contains(value)))
+        let value = |key: &str| choice(group, key).map_or(NOT_SET, String::as_str);
+        self.0.iter().all(|(key, values)| values.iter().any(|listed| listed == value(key)))
     }
 
     /// Whether it says anything about a setting.

@@ -66,6 +66,22 @@ high = 0
     assert!(ran.stdout.contains("4 groups, the closest is async-lin-ucb/threshold="), "{}", ran.stdout);
 }
 
+#[test]
+fn groups_without_a_value_are_those_where_it_is_not_set() {
+    let range = |value: &str| {
+        format!(
+            "[[algorithm]]\nname = \"lin-ucb\"\nfixed_width = [0.3, 0.4]\n\
+             [[check]]\nkind = \"range\"\nwhere = {{ algorithm = \"lin-ucb\", fixed_width = {value} }}\n\
+             metric = \"messages\"\nhigh = 0\nlevel = \"expect\"\n"
+        )
+    };
+    for (value, groups) in [("\"not set\"", 1), ("0.3", 1), ("[\"not set\", 0.3]", 2), ("[0.3, 0.4]", 2)] {
+        let ran = run(&range(value));
+        let text = if groups == 1 { "1 group" } else { "2 groups" };
+        assert!(ran.stdout.contains(text), "{value}: {}", ran.stdout);
+    }
+}
+
 /// With a hundredth to spare every group matches itself; with nothing to spare there are differences that seeds cannot tell.
 #[test]
 fn a_front_matches_every_point_at_no_more_cost() {
