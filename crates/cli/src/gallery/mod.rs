@@ -160,15 +160,14 @@ fn counts(record: &Record) -> String {
 
 /// What a figure cost: `3.3 processor-minutes, 1.7 minutes by the clock`.
 fn cost(record: &Record) -> String {
-    let mut text = format!("{:.1} processor-minutes", record.processor_minutes);
-    if let Some(clock) = record.clock {
-        text.push_str(&format!(", {:.1} minutes by the clock", clock.seconds / 60.0));
-        let before = record.cells.saturating_sub(clock.cells);
-        if before > 0 {
-            text.push_str(&format!(" ({before} cells had run before, for another figure)"));
-        }
+    let processor = format!("{:.1} processor-minutes", record.processor_minutes);
+    let Some(clock) = record.clock else { return processor };
+    let by_the_clock = format!("{:.1} minutes by the clock", clock.seconds / 60.0);
+    match record.cells.saturating_sub(clock.cells) {
+        0 => format!("{processor}, {by_the_clock}"),
+        all if all == record.cells => format!("{processor}; all cells had run before"),
+        some => format!("{processor}, {by_the_clock} ({some} cells had run before)"),
     }
-    text
 }
 
 /// What an experiment says, line by line. Comments can be corrected and its time measured anew without making a page stale.

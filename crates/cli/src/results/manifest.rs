@@ -62,7 +62,7 @@ pub(crate) struct Manifest {
 pub(crate) struct Clock {
     /// From the first cell of each run to its last. A run that was killed is not in it.
     pub(crate) seconds: f64,
-    /// How many cells ran in that time. The others had run before, for another figure.
+    /// How many cells ran in that time. The others had run before, for another figure or another version of this one.
     pub(crate) cells: usize,
 }
 
