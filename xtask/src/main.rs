@@ -27,7 +27,7 @@ cargo xtask <command>
   counts [--update] instructions of small kernels by callgrind, against crates/bench/counts.tsv
   dist [--target TRIPLE]
                     an archive in target/dist: static binary, completions, manual pages, SBOM, checksum
-  python            only the tests of the Python package, on what `cargo test --workspace --no-run` has built
+  python            only the tests of the Python package, after building it
   python --all      the same, and those against Ray, coba, river, scikit-learn, Gymnasium and pyright, which it installs
   python --pages    run the notebooks, keep their pictures, and write the reference of all names
   python --compare  the speed of the package beside others, with the wheel as it is published
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         ["counts"] => counts::run(&root, false),
         ["counts", "--update"] => counts::run(&root, true),
         ["dist", ref options @ ..] => dist::command(&root, options),
-        ["python"] => python::environment(&root).and_then(|environment| python::test(&root, &environment)),
+        ["python"] => python::test_alone(&root),
         ["python", "--all"] => python::test_all(&root),
         ["python", "--pages"] => python::pages(&root),
         ["python", "--compare"] => python::compare(&root),

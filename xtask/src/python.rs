@@ -88,9 +88,17 @@ pub(crate) fn test(root: &Path, python: &Path) -> Result<(), String> {
     run(tool(root, python, "ruff").args(["check", "--no-cache", "crates/python"]))
 }
 
+/// Builds the package and runs its tests.
+pub(crate) fn test_alone(root: &Path) -> Result<(), String> {
+    let python = environment(root)?;
+    build(root)?;
+    test(root, &python)
+}
+
 /// Everything about the Python package: its tests, and those against the packages that it has adapters for.
 pub(crate) fn test_all(root: &Path) -> Result<(), String> {
     let python = whole_environment(root)?;
+    build(root)?;
     test(root, &python)?;
     run(tool(root, &python, "pytest").args(["--quiet", "crates/python/neighbours"]))?;
     run(tool(root, &python, "pyright").arg("--pythonpath").arg(&python))
@@ -99,6 +107,7 @@ pub(crate) fn test_all(root: &Path) -> Result<(), String> {
 /// Runs the notebooks, with their output and pictures written into them, and writes the reference of all names.
 pub(crate) fn pages(root: &Path) -> Result<(), String> {
     let python = whole_environment(root)?;
+    build(root)?;
     install(root, &python)?;
     let mut reference = Command::new(&python);
     reference.current_dir(root).args(["crates/python/reference.py", "docs/guides/python-api.md"]);
@@ -118,6 +127,13 @@ pub(crate) fn compare(root: &Path) -> Result<(), String> {
     let newest = newest.ok_or_else(|| format!("{} holds no wheel", wheels.display()))?;
     pip(&python, &["--force-reinstall".into(), "--no-deps".into(), newest.into_os_string()])?;
     run(Command::new(&python).current_dir(root).arg("crates/python/benchmarks/compare.py"))
+}
+
+/// Builds the module as the tests of the workspace do. Without it an older module would be tested, and its docstrings would
+/// get into the reference.
+fn build(root: &Path) -> Result<(), String> {
+    let mut build = Command::new(env!("CARGO"));
+    run(build.current_dir(root).args(["test", "--workspace", "--locked", "--no-run", "--quiet"]))
 }
 
 /// Packs the module and installs it.
