@@ -295,7 +295,7 @@ def test_an_index_names_an_arm_of_the_last_offer() -> None:
 
 def test_an_index_of_no_arm_is_refused_and_changes_nothing() -> None:
     agent = made().agent(0)
-    with pytest.raises(posse.InputError, match="there is no arm 0 in the last offer, which had 0 arms; pass the features of the arm"):
+    with pytest.raises(posse.InputError, match="no arm 0 in the last offer, which had 0 arms; pass the features of the arm"):
         agent.learn(0, 1.0)
     agent.choose(ARMS)
     before = agent.save()
@@ -315,11 +315,12 @@ def test_an_index_of_no_arm_is_refused_and_changes_nothing() -> None:
 def test_an_index_in_the_offer_of_somebody_else_is_refused() -> None:
     federation = made("central-lin-ucb")
     one, other = federation.agent(0), federation.agent(1)
-    for ask in [
+    asked: list[Callable[[], object]] = [
         lambda: other.choose(ARMS),
         lambda: one.choose(ARMS, user=7),
         lambda: in_a_thread(lambda: one.choose(ARMS)),
-    ]:
+    ]
+    for ask in asked:
         one.choose(ARMS)
         ask()
         with pytest.raises(posse.InputError, match="another user, agent or thread; pass the features"):
