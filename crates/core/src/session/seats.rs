@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::error::DecodeError;
 use crate::ids::{AgentId, Epoch, Incarnation, Tick};
-use crate::message::{Downlink, Outgoing};
+use crate::message::{Downlink, Outgoing, Recipient};
 use crate::session::frame::DownFrame;
 use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
@@ -137,7 +137,12 @@ impl Seats {
     pub(super) fn enqueue(&mut self, now: Tick, outgoing: Vec<Outgoing>, frames: &mut Frames) {
         let mut touched = BTreeSet::new();
         for Outgoing { to, message } in outgoing {
-            let recipients = self.seats.iter_mut().filter(|(agent, _)| to.includes(**agent));
+            // Most messages are for one agent, which is found without a look at all the others.
+            let possible = match to {
+                Recipient::Agent(agent) => self.seats.range_mut(agent..=agent),
+                Recipient::Everyone | Recipient::EveryoneBut(_) => self.seats.range_mut(..),
+            };
+            let recipients = possible.filter(|(agent, _)| to.includes(**agent));
             for (&agent, seat) in recipients.filter(|(_, seat)| seat.acquainted) {
                 seat.numbered += 1;
                 let queue = self.queues.entry(agent).or_default();
