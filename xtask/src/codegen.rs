@@ -46,7 +46,9 @@ fn types(root: &Path) -> Result<String, String> {
     let descriptors = protox::compile(files, [&proto]).map_err(|e| e.to_string())?;
     let mut config = prost_build::Config::new();
     config.format(false);
-    generate(&mut config, descriptors)
+    // It is written by hand, to be fast.
+    config.extern_path(".posse.v1.Packed", "crate::wire::packed::Packed");
+    Ok(generate(&mut config, descriptors)? + "pub use super::packed::Packed;\n")
 }
 
 /// The service around it, and the description of both. Frames are core's own types.

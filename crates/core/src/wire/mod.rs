@@ -16,6 +16,7 @@ use crate::parcel::{LowRank, Parcel};
 mod clusters;
 mod exchanges;
 mod networks;
+mod packed;
 mod rounded;
 mod secure;
 mod size;

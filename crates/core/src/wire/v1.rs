@@ -17,18 +17,12 @@ pub mod evidence {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Matrix {
         #[prost(message, tag = "3")]
-        Packed(super::Packed),
+        Packed(crate::wire::packed::Packed),
         #[prost(message, tag = "4")]
         LowRank(super::LowRank),
         #[prost(message, tag = "6")]
         Rounded(super::Rounded),
     }
-}
-/// A symmetric matrix: entry (i, j), i >= j, is number i(i+1)/2 + j.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Packed {
-    #[prost(double, repeated, tag = "1")]
-    pub entries: ::prost::alloc::vec::Vec<f64>,
 }
 /// A matrix FFᵀ. Column k of F is zero in rows pivots\[0..k\] and those zeros are left out.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -309,7 +303,7 @@ pub struct Gradient {
     pub gradient: ::prost::alloc::vec::Vec<f64>,
     /// The second derivative, if it was asked for.
     #[prost(message, optional, tag = "4")]
-    pub curvature: ::core::option::Option<Packed>,
+    pub curvature: ::core::option::Option<crate::wire::packed::Packed>,
 }
 /// What is the slope of your loss here?
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -371,7 +365,7 @@ pub struct Minimised {
 pub struct Online {
     /// The sum of the outer products of the steps' gradients.
     #[prost(message, optional, tag = "1")]
-    pub curvature: ::core::option::Option<Packed>,
+    pub curvature: ::core::option::Option<crate::wire::packed::Packed>,
     /// What the steps' regret may have added up to.
     #[prost(double, tag = "2")]
     pub potential: f64,
@@ -1667,7 +1661,7 @@ pub struct GlmAgentState {
     #[prost(message, optional, tag = "14")]
     pub bent: ::core::option::Option<Evidence>,
     #[prost(message, optional, tag = "15")]
-    pub curvature: ::core::option::Option<Packed>,
+    pub curvature: ::core::option::Option<crate::wire::packed::Packed>,
     #[prost(double, repeated, tag = "16")]
     pub anchor: ::prost::alloc::vec::Vec<f64>,
     /// one-ucb-glm and n-ucb-glm: observations at the last refit.
@@ -1745,10 +1739,10 @@ pub struct GlmCoordinatorState {
     #[prost(double, repeated, tag = "18")]
     pub gradient: ::prost::alloc::vec::Vec<f64>,
     #[prost(message, optional, tag = "19")]
-    pub curvature: ::core::option::Option<Packed>,
+    pub curvature: ::core::option::Option<crate::wire::packed::Packed>,
     /// fed-glb-ucb-3.
     #[prost(message, optional, tag = "20")]
-    pub online_curvature: ::core::option::Option<Packed>,
+    pub online_curvature: ::core::option::Option<crate::wire::packed::Packed>,
     #[prost(double, tag = "21")]
     pub potential: f64,
     #[prost(double, tag = "22")]
@@ -1825,7 +1819,7 @@ pub struct ModelRelayState {
     #[prost(double, repeated, tag = "24")]
     pub gradient: ::prost::alloc::vec::Vec<f64>,
     #[prost(message, optional, tag = "25")]
-    pub curvature: ::core::option::Option<Packed>,
+    pub curvature: ::core::option::Option<crate::wire::packed::Packed>,
 }
 /// An observation as the statistics see it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2068,3 +2062,4 @@ pub struct NetworkRelayState {
     #[prost(message, optional, tag = "23")]
     pub inverses_after: ::core::option::Option<Diagonal>,
 }
+pub use super::packed::Packed;
