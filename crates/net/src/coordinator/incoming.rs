@@ -22,7 +22,9 @@ use tokio::time::{Instant, Sleep};
 use tonic::transport::server::Connected;
 use tracing::warn;
 
+use super::gathered::Gathered;
 use crate::federation::Reason;
+
 use crate::metrics::Metrics;
 
 /// What must have come before a connection counts as one: the preface of HTTP/2.
@@ -229,7 +231,7 @@ impl Drop for OpenCall {
 /// A connection that is closed when it is silent: before its first words for `patience`, and later, when pings are
 /// answered by every live peer, for three times as long; or when it is idle.
 pub(super) struct Watched {
-    stream: TcpStream,
+    stream: Gathered<TcpStream>,
     timer: Pin<Box<Sleep>>,
     patience: Duration,
     silent_until: Instant,
@@ -245,6 +247,7 @@ impl Watched {
         let used = Use { calls: 0.into(), proved: false.into(), idle_since: Mutex::new(now) };
         let timer = Box::pin(tokio::time::sleep(patience));
         let (silent_until, peer) = (now + patience, Peer { used: Arc::new(used), agents: None });
+        let stream = Gathered::new(stream);
         Self { stream, timer, patience, silent_until, read: 0, peer, metrics, _place: place }
     }
 

@@ -3,6 +3,7 @@
 mod admin;
 mod config;
 pub(crate) mod files;
+pub(crate) mod gathered;
 mod guard;
 mod incoming;
 mod limits;
