@@ -125,7 +125,8 @@ impl Default for Metrics {
         registry.register("agent_up", "Whether the agent has a link", counters.agent_up.clone());
         let last_seen = "When a frame of the agent last came, in seconds since 1970";
         registry.register("agent_last_seen_seconds", last_seen, counters.agent_last_seen.clone());
-        let shared = "Observations taken from the agent since the coordinator started";
+        let shared = "Observations taken from the agent since the coordinator started; \
+                      0 if its uploads replace earlier ones (users in clusters)";
         registry.register("agent_observations", shared, counters.agent_observations.clone());
         registry.register("build_info", "Version of the program", counters.build.clone());
         counters.registry = registry;

@@ -28,7 +28,8 @@ pub struct AgentInfo {
     pub last_seen: Option<u64>,
     /// Uploads of this life in the evidence.
     pub uploads: u64,
-    /// Observations taken from the agent since the coordinator started.
+    /// Observations taken from the agent since the coordinator started; 0 if its uploads replace earlier ones, as those of users in
+    /// clusters do.
     pub observations: u64,
     /// By how much information the agent is behind the coordinator.
     pub staleness: f64,
