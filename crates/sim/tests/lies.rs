@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use posse_core::{
-    AgentId, Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Robust, SyncLinUcb, Threshold, Uplink,
+    AgentId, Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Memory, Robust, SyncLinUcb, Threshold,
+    Uplink,
 };
 use posse_sim::network::FaultConfig;
 use posse_sim::world::ArrivalConfig;
@@ -14,7 +15,7 @@ use crate::support::dense::{Matrix, add, add_vector, argmax, dot, gram, regulari
 use crate::support::small;
 
 const D: usize = 5;
-const LIES: [Lie; 5] = [Lie::SignFlip, Lie::Scaled, Lie::Targeted, Lie::Colluding, Lie::Drifting];
+pub(crate) const LIES: [Lie; 5] = [Lie::SignFlip, Lie::Scaled, Lie::Targeted, Lie::Colluding, Lie::Drifting];
 
 fn exchange(robust: Robust) -> Algorithm {
     let exchange = ExchangeConfig { robust, ..Default::default() };
@@ -30,7 +31,7 @@ fn lying(seed: u64, robust: Robust, lie: Lie, share: f64) -> RunConfig {
 #[derive(Default)]
 struct Uploads(BTreeMap<AgentId, Vec<(Matrix, Vec<f64>, u64)>>);
 
-fn evidence(message: &Uplink) -> Option<(Matrix, Vec<f64>, u64)> {
+pub(crate) fn evidence(message: &Uplink) -> Option<(Matrix, Vec<f64>, u64)> {
     let upload = match message {
         Uplink::Evidence(upload) => upload,
         Uplink::Pull(pull) => pull.upload.as_ref()?,
@@ -111,24 +112,25 @@ fn algorithms_that_share_no_evidence_have_no_liars() {
 
 /// What one agent has said.
 #[derive(Clone)]
-struct Said {
-    g: Matrix,
-    b: Vec<f64>,
-    n: u64,
-    believed: bool,
+pub(crate) struct Said {
+    pub(crate) g: Matrix,
+    pub(crate) b: Vec<f64>,
+    pub(crate) n: u64,
+    pub(crate) believed: bool,
 }
 
 /// The judgement as docs/algorithms/exchange-lin-ucb.md states it, with full matrices and every residual made anew.
-struct Plain {
-    agents: BTreeMap<AgentId, Said>,
+#[derive(Default)]
+pub(crate) struct Plain {
+    pub(crate) agents: BTreeMap<AgentId, Said>,
     next: u64,
-    scale: Option<f64>,
+    pub(crate) scale: Option<f64>,
     /// V and θ of agents that contradict the others and agree with each other.
     rival: Option<(Matrix, Vec<f64>)>,
     rivals_seen: u32,
-    judged: u32,
+    pub(crate) judged: u32,
     ever_set_aside: u32,
-    taken_back: u32,
+    pub(crate) taken_back: u32,
 }
 
 const LAMBDA: f64 = 0.1;
@@ -166,7 +168,7 @@ fn middle(mut values: Vec<f64>) -> f64 {
 }
 
 impl Plain {
-    fn model<'s>(&self, of: impl Iterator<Item = &'s Said>, cap: f64) -> (Matrix, Vec<f64>) {
+    pub(crate) fn model<'s>(&self, of: impl Iterator<Item = &'s Said>, cap: f64) -> (Matrix, Vec<f64>) {
         let (mut v, mut b) = (zeros(D), vec![0.0; D]);
         for said in of {
             let weight = (cap / said.n as f64).min(1.0);
@@ -184,7 +186,7 @@ impl Plain {
         deviation / inflation / median
     }
 
-    fn too_far(&self, said: &Said, (v, theta): &(Matrix, Vec<f64>), scale: f64) -> bool {
+    pub(crate) fn too_far(&self, said: &Said, (v, theta): &(Matrix, Vec<f64>), scale: f64) -> bool {
         let (deviation, inflation) = said.deviation(v, theta);
         let alone = scale * inflation * quantile(said.directions());
         let limit = self.rival.as_ref().map_or(alone, |(v, theta)| {
@@ -260,7 +262,7 @@ impl Plain {
         }
     }
 
-    fn judge(&mut self) {
+    pub(crate) fn judge(&mut self) {
         self.judged += 1;
         let all: Vec<Said> = self.agents.values().cloned().collect();
         let cap = middle(all.iter().map(|said| said.n as f64).collect()).max(D as f64);
@@ -379,16 +381,7 @@ fn the_coordinator_believes_whom_the_plain_reference_believes() {
         for (seed, share) in [(1, 0.1), (2, 0.3), (3, 0.4)] {
             for arrival in [ArrivalConfig::Uniform, ArrivalConfig::OneHot { share: 0.5 }] {
                 let config = RunConfig { arrival, ..lying(seed, Robust::Trimmed, lie, share) };
-                let plain = Plain {
-                    agents: BTreeMap::new(),
-                    next: 0,
-                    scale: None,
-                    rival: None,
-                    rivals_seen: 0,
-                    judged: 0,
-                    ever_set_aside: 0,
-                    taken_back: 0,
-                };
+                let plain = Plain::default();
                 let mut followed = Followed { plain, compared: 0 };
                 config.run(&mut followed).unwrap();
                 assert!(followed.compared > 100 && followed.plain.judged > 10);
@@ -527,6 +520,10 @@ fn a_coordinator_that_restarts_from_its_log_believes_the_same_agents() {
         let config =
             RunConfig { faults: faults.clone(), ..rounds(seed, Robust::Trimmed, Lie::SignFlip, 0.3) };
         config.run(&mut seen).unwrap();
+        let exchange =
+            ExchangeConfig { robust: Robust::Trimmed, memory: Memory::Adaptive, ..Default::default() };
+        let algorithm = Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() });
+        RunConfig { algorithm, ..config }.run(&mut seen).unwrap();
     }
     assert!(seen.same > 20 && seen.others == 0 && seen.set_aside, "{} {}", seen.same, seen.others);
 }

@@ -12,6 +12,7 @@ mod deadlines;
 mod determinism;
 mod equivalence;
 mod exchange;
+mod fading_lies;
 mod forgetting;
 mod glm;
 mod glm_literal;

@@ -408,6 +408,12 @@ fn algorithms() -> Vec<Algorithm> {
         ExchangeConfig { memory: Memory::Adaptive, ..Default::default() },
         ExchangeConfig { rounding: 0.01, ..Default::default() },
         ExchangeConfig { memory: Memory::Window, window: 30, ..Default::default() },
+        ExchangeConfig {
+            robust: Robust::Trimmed,
+            false_alarm: 0.2,
+            memory: Memory::Adaptive,
+            ..Default::default()
+        },
     ];
     let of = |exchange| Algorithm::ExchangeLinUcb(ExchangeLinUcb { exchange, ..Default::default() });
     all.extend(wary.map(of));

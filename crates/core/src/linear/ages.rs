@@ -10,13 +10,15 @@
 //! barriers: a window counts as worse than its half once the sum has climbed from the lower barrier to zero, which
 //! in a world that stands still happens in a share [`FALSE_ALARM`] of the time.
 //!
-//! Memory: about 9·ln(n/64) + 8 sums of d(d + 3)/2 numbers after n observations, 170 kB for d = 25 and n = 20 000.
+//! Memory: about 9·ln(n/64) + 8 sums of d(d + 3)/2 numbers after n observations, 170 kB for d = 25 and n = 20 000. Where
+//! agents may lie, a bucket also keeps what each agent has in it by itself: as many sums more as it has agents.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::error::DecodeError;
 use crate::evidence::{Evidence, multiply};
+use crate::ids::AgentId;
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 
@@ -39,11 +41,35 @@ pub(crate) struct Ages {
     variance: f64,
     /// Observations in the window, or `None` if it is chosen by how well it predicts.
     window: Option<u64>,
-    buckets: VecDeque<Arc<Evidence>>,
+    buckets: VecDeque<Arc<Bucket>>,
     /// Observations ever taken in.
     total: u64,
     /// For each window that is tried, by how much its double predicts worse; the last stands for everything.
     leads: Vec<f64>,
+}
+
+/// Observations of about the same age.
+#[derive(Clone, Debug)]
+struct Bucket {
+    /// All observations, believed or not.
+    count: u64,
+    /// The sum over agents that are believed.
+    sum: Evidence,
+    /// What each agent has in it, believed or not. Empty where all agents are believed.
+    by_agent: BTreeMap<AgentId, Evidence>,
+}
+
+impl Bucket {
+    fn add(&mut self, older: &Self) {
+        self.count += older.count;
+        self.sum.add(&older.sum);
+        for (agent, part) in &older.by_agent {
+            match self.by_agent.get_mut(agent) {
+                Some(sum) => sum.add(part),
+                None => drop(self.by_agent.insert(*agent, part.clone())),
+            }
+        }
+    }
 }
 
 impl Ages {
@@ -57,32 +83,86 @@ impl Ages {
         self.total
     }
 
-    /// Takes in an upload, and returns the sum over the window.
-    pub(crate) fn take_in(&mut self, upload: &Evidence) -> Evidence {
-        if self.window.is_none() {
+    /// Takes in an upload of an agent that is believed, without keeping whose it is.
+    pub(crate) fn take_in(&mut self, upload: &Evidence) {
+        self.compare(upload);
+        self.push(Bucket { count: upload.count(), sum: upload.clone(), by_agent: BTreeMap::new() });
+    }
+
+    /// Takes in an upload and keeps whose it is. It joins the sums, and helps to choose the window, if the agent is
+    /// `believed`.
+    pub(crate) fn take_in_from(&mut self, agent: AgentId, upload: &Evidence, believed: bool) {
+        if believed {
             self.compare(upload);
         }
-        self.total += upload.count();
-        self.buckets.push_front(Arc::new(upload.clone()));
+        let sum = if believed { upload.clone() } else { Evidence::none(upload.dimension()) };
+        let by_agent = BTreeMap::from([(agent, upload.clone())]);
+        self.push(Bucket { count: upload.count(), sum, by_agent });
+    }
+
+    fn push(&mut self, bucket: Bucket) {
+        self.total += bucket.count;
+        self.buckets.push_front(Arc::new(bucket));
         self.merge();
-        let window = self.window.or_else(|| self.best());
         if let Some(window) = self.window {
             let kept = self.within(window).count();
             self.buckets.truncate(kept);
         }
-        let mut sum = Evidence::none(upload.dimension());
-        self.within(window.unwrap_or(u64::MAX)).for_each(|bucket| sum.add(bucket));
+    }
+
+    /// How many observations are kept in the sum, at most.
+    pub(crate) fn reach(&self) -> u64 {
+        self.window.or_else(|| self.best()).unwrap_or(u64::MAX)
+    }
+
+    /// The sum over the window, of agents that are believed.
+    pub(crate) fn sum(&self, dimension: usize) -> Evidence {
+        let mut sum = Evidence::none(dimension);
+        self.within(self.reach()).for_each(|bucket| sum.add(&bucket.sum));
         sum
     }
 
+    /// What one agent has in the window, believed or not.
+    pub(crate) fn sum_of(&self, agent: AgentId, dimension: usize) -> Evidence {
+        let mut sum = Evidence::none(dimension);
+        self.within(self.reach())
+            .filter_map(|bucket| bucket.by_agent.get(&agent))
+            .for_each(|part| sum.add(part));
+        sum
+    }
+
+    /// What each agent that is remembered has in the window, believed or not: nothing, if all it said is older.
+    pub(crate) fn sums_by_agent(&self, dimension: usize) -> BTreeMap<AgentId, Evidence> {
+        let known = self.buckets.iter().flat_map(|bucket| bucket.by_agent.keys());
+        let mut sums: BTreeMap<AgentId, Evidence> =
+            known.map(|agent| (*agent, Evidence::none(dimension))).collect();
+        for (agent, part) in self.within(self.reach()).flat_map(|bucket| &bucket.by_agent) {
+            sums.entry(*agent).and_modify(|sum| sum.add(part));
+        }
+        sums
+    }
+
+    /// Makes all sums anew of the agents that are believed.
+    pub(crate) fn believe_only(&mut self, is_believed: impl Fn(AgentId) -> bool) {
+        for bucket in self.buckets.iter_mut().map(Arc::make_mut) {
+            let mut sum = Evidence::none(bucket.sum.dimension());
+            bucket
+                .by_agent
+                .iter()
+                .filter(|(agent, _)| is_believed(**agent))
+                .for_each(|(_, part)| sum.add(part));
+            bucket.sum = sum;
+        }
+    }
+
     /// The newest buckets with at most `window` observations, and the newest one in any case.
-    fn within(&self, window: u64) -> impl Iterator<Item = &Arc<Evidence>> {
+    fn within(&self, window: u64) -> impl Iterator<Item = &Arc<Bucket>> {
         let mut count: u64 = 0;
         self.buckets
             .iter()
             .enumerate()
             .take_while(move |(place, bucket)| {
-                count = count.saturating_add(bucket.count());
+                count = count.saturating_add(bucket.count);
                 *place == 0 || count <= window
             })
             .map(|(_, bucket)| bucket)
@@ -93,8 +173,11 @@ impl Ages {
         self.leads.iter().position(|lead| *lead > 0.0).map(|place| SMALLEST << place)
     }
 
-    /// Lets all windows predict an upload.
+    /// Lets all windows predict an upload, if the window is chosen by that.
     fn compare(&mut self, upload: &Evidence) {
+        if self.window.is_some() {
+            return;
+        }
         let dimension = upload.dimension();
         let mut sum = Evidence::none(dimension);
         let mut model = Ridge::new(dimension, self.regularization);
@@ -108,13 +191,15 @@ impl Ages {
             let parts = theta.iter().zip(&fitted).zip(upload.moment());
             parts.map(|((theta, fitted), moment)| theta * (fitted - 2.0 * moment)).sum::<f64>()
         };
+        let mut count = 0;
         for bucket in &self.buckets {
-            while sum.count() > 0 && sum.count() + bucket.count() > SMALLEST << losses.len() {
+            while count > 0 && count + bucket.count > SMALLEST << losses.len() {
                 losses.push(loss(&sum));
             }
-            sum.add(bucket);
+            sum.add(&bucket.sum);
+            count += bucket.count;
         }
-        if !sum.is_empty() {
+        if count > 0 {
             losses.push(loss(&sum));
         }
         self.leads.resize(losses.len().saturating_sub(1), f64::NAN);
@@ -131,7 +216,7 @@ impl Ages {
     fn merge(&mut self) {
         let (mut place, mut newer) = (0, 0);
         while place + 1 < self.buckets.len() {
-            let (count, next) = (self.buckets[place].count(), self.buckets[place + 1].count());
+            let (count, next) = (self.buckets[place].count, self.buckets[place + 1].count);
             if count + next <= UNIT.max(newer / RESOLUTION) {
                 let older = self.buckets.remove(place + 1).expect("there is one more");
                 Arc::make_mut(&mut self.buckets[place]).add(&older);
@@ -144,29 +229,70 @@ impl Ages {
 
     pub(crate) fn save(&self) -> v1::AgesState {
         v1::AgesState {
-            buckets: self.buckets.iter().map(|bucket| wire::evidence_to_wire(bucket)).collect(),
+            buckets: self.buckets.iter().map(|bucket| wire::evidence_to_wire(&bucket.sum)).collect(),
+            parts: self
+                .buckets
+                .iter()
+                .filter(|bucket| !bucket.by_agent.is_empty())
+                .map(parts_to_wire)
+                .collect(),
             total: self.total,
             leads: self.leads.clone(),
         }
     }
 
-    /// What was saved; `self` gives the settings.
-    pub(crate) fn restored(&self, state: v1::AgesState, dimension: usize) -> Result<Self, DecodeError> {
+    /// What was saved; `self` gives the settings. `by_agent` says whether agents were kept apart.
+    pub(crate) fn restored(
+        &self,
+        state: v1::AgesState,
+        dimension: usize,
+        by_agent: bool,
+    ) -> Result<Self, DecodeError> {
+        if state.parts.len() != if by_agent { state.buckets.len() } else { 0 } {
+            return Err(DecodeError::invalid(
+                "ages",
+                "it must keep agents apart if they may lie, and only then",
+            ));
+        }
+        let mut parts = state.parts.into_iter();
         let mut buckets = VecDeque::new();
-        for bucket in state.buckets {
-            let bucket = wire::evidence_from_wire(bucket)?;
-            if bucket.dimension() != dimension || bucket.is_empty() {
-                return Err(DecodeError::invalid("ages", "a bucket has another dimension or nothing in it"));
+        for sum in state.buckets {
+            let sum = wire::evidence_from_wire(sum)?;
+            let by_agent = parts.next().map_or(Ok(BTreeMap::new()), parts_from_wire)?;
+            let counts = by_agent.values().try_fold(0_u64, |sum, part| sum.checked_add(part.count()));
+            let count = if by_agent.is_empty() { sum.count() } else { counts.unwrap_or(0) };
+            let strange = by_agent.values().chain([&sum]).any(|part| part.dimension() != dimension);
+            if strange || count == 0 || sum.count() > count {
+                return Err(DecodeError::invalid(
+                    "ages",
+                    "a bucket has another dimension or impossible counts",
+                ));
             }
-            buckets.push_back(Arc::new(bucket));
+            buckets.push_back(Arc::new(Bucket { count, sum, by_agent }));
         }
         if !state.leads.iter().all(|lead| lead.is_finite()) || state.leads.len() > 50 {
             return Err(DecodeError::invalid("ages", "a comparison of windows is not a finite number"));
         }
-        let counts = buckets.iter().try_fold(0_u64, |sum, bucket| sum.checked_add(bucket.count()));
+        let counts = buckets.iter().try_fold(0_u64, |sum, bucket| sum.checked_add(bucket.count));
         if counts.is_none_or(|counts| counts > state.total) {
             return Err(DecodeError::invalid("ages", "more observations are kept than were taken in"));
         }
         Ok(Self { buckets, total: state.total, leads: state.leads, ..self.clone() })
     }
+}
+
+fn parts_to_wire(bucket: &Arc<Bucket>) -> v1::BucketParts {
+    let part = |(agent, part): (&AgentId, &Evidence)| v1::AccountState {
+        agent: agent.0,
+        sums: Some(wire::evidence_to_wire(part)),
+        ..Default::default()
+    };
+    v1::BucketParts { parts: bucket.by_agent.iter().map(part).collect() }
+}
+
+fn parts_from_wire(parts: v1::BucketParts) -> Result<BTreeMap<AgentId, Evidence>, DecodeError> {
+    let part = |part: v1::AccountState| {
+        Ok((AgentId(part.agent), wire::evidence_from_wire(part.sums.unwrap_or_default())?))
+    };
+    parts.parts.into_iter().map(part).collect()
 }

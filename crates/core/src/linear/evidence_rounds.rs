@@ -137,11 +137,12 @@ impl EvidenceRounds {
         let trust = self.trust.as_mut()?;
         for (agent, part) in parts {
             // Only a sum that overflows is refused, and the sum of everybody did not.
-            if let Ok((account, _)) = trust.examine(agent, &part, &self.model) {
+            let sums = trust.sums_with(agent, &part);
+            if let Ok((account, _)) = sums.and_then(|sums| trust.examine(agent, sums, &self.model)) {
                 trust.keep(agent, account);
             }
         }
-        trust.judge_if_due();
+        trust.judge_if_due(trust.total());
         Some(trust.believed(self.evidence.dimension(), None))
     }
 

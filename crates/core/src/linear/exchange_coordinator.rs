@@ -184,19 +184,15 @@ impl ExchangeCoordinator {
     /// Adds to the evidence what an agent says, if it is believed; or fails and changes nothing.
     fn believe(&mut self, agent: AgentId, increment: &Evidence) -> Result<bool, ProtocolError> {
         if let Some(ages) = &self.ages {
-            self.evidence.checked_sum(increment)?;
-            let (mut ages, before) = (ages.clone(), self.evidence.count());
-            self.replace(ages.take_in(increment))?;
-            self.removed += before.saturating_sub(self.evidence.count());
-            self.ages = Some(ages);
-            return Ok(true);
+            let ages = ages.clone();
+            return self.believe_for_a_while(ages, agent, increment);
         }
         let Some(trust) = &mut self.trust else {
             let sum = self.evidence.checked_sum(increment)?;
             self.replace(sum)?;
             return Ok(true);
         };
-        let (account, verdict) = trust.examine(agent, increment, &self.model)?;
+        let (account, verdict) = trust.examine(agent, trust.sums_with(agent, increment)?, &self.model)?;
         let taken_back = trust.count_of(agent);
         let sum = match verdict {
             Verdict::Believed => Some(self.evidence.checked_sum(increment)?),
@@ -214,18 +210,77 @@ impl ExchangeCoordinator {
         Ok(verdict == Verdict::Believed)
     }
 
+    /// The same where the coordinator forgets what is old. `ages` is what it remembers.
+    fn believe_for_a_while(
+        &mut self,
+        mut ages: Ages,
+        agent: AgentId,
+        increment: &Evidence,
+    ) -> Result<bool, ProtocolError> {
+        self.evidence.checked_sum(increment)?;
+        let (before, reach, dimension) = (self.evidence.count(), ages.reach(), increment.dimension());
+        let account = match &self.trust {
+            None => {
+                ages.take_in(increment);
+                None
+            }
+            Some(trust) => {
+                let known = trust.believes(agent);
+                ages.take_in_from(agent, increment, known);
+                let sums = ages.sum_of(agent, dimension);
+                let (account, verdict) = trust.examine(agent, sums, &self.model)?;
+                let believed = verdict == Verdict::Believed;
+                if known && !believed {
+                    ages.believe_only(|other| other != agent && trust.believes(other));
+                }
+                Some((account, believed))
+            }
+        };
+        self.replace(ages.sum(dimension))?;
+        self.removed += before.saturating_sub(self.evidence.count());
+        let forgot = ages.reach() < reach;
+        self.ages = Some(ages);
+        let Some((trust, (account, believed))) = self.trust.as_mut().zip(account) else { return Ok(true) };
+        trust.keep(agent, account);
+        if forgot {
+            // What most agents say may have changed with the world.
+            trust.hasten();
+        }
+        Ok(believed)
+    }
+
     /// Judges all agents again, if it is time.
     fn judge(&mut self) {
         let Some(trust) = &self.trust else { return };
-        let mut judged = trust.clone();
-        let (out, back) = judged.judge_if_due();
+        let taken_in = self.ages.as_ref().map_or_else(|| trust.total(), Ages::total);
+        if !trust.is_due(taken_in) {
+            return;
+        }
+        let (mut judged, mut ages) = (trust.clone(), self.ages.clone());
+        if let Some(ages) = &ages
+            && judged.retell(ages.sums_by_agent(self.evidence.dimension())).is_err()
+        {
+            return;
+        }
+        let (out, back) = judged.judge_if_due(taken_in);
         // The sum of fewer positive semidefinite matrices has a model as well. Should rounding say otherwise, all
         // stays as it is until the next judgement.
         let same = out == 0 && back == 0;
-        if same || self.replace(judged.believed(self.evidence.dimension(), None)).is_ok() {
-            self.removed += out;
-            self.trust = Some(judged);
+        if !same {
+            let dimension = self.evidence.dimension();
+            let sum = match &mut ages {
+                None => judged.believed(dimension, None),
+                Some(ages) => {
+                    ages.believe_only(|agent| judged.believes(agent));
+                    ages.sum(dimension)
+                }
+            };
+            if self.replace(sum).is_err() {
+                return;
+            }
         }
+        self.removed += out;
+        (self.trust, self.ages) = (Some(judged), ages);
     }
 
     /// Makes `sum` the evidence, or fails and changes nothing.
@@ -404,7 +459,10 @@ impl Coordinator for ExchangeCoordinator {
         };
         let ages = match &self.ages {
             None => None,
-            Some(ages) => Some(ages.restored(state.ages.unwrap_or_default(), evidence.dimension())?),
+            Some(ages) => {
+                let (state, by_agent) = (state.ages.unwrap_or_default(), trust.is_some());
+                Some(ages.restored(state, evidence.dimension(), by_agent)?)
+            }
         };
         let total = ages.as_ref().map_or(evidence.count(), Ages::total);
         if total < evidence.count() || (ages.is_some() && state.seats.iter().any(|seat| seat.count > total)) {

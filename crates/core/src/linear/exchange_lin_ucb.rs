@@ -135,10 +135,6 @@ impl ExchangeConfig {
         let most = self.max_withheld.0;
         require(most >= self.min_news.0, "max_withheld", most, above)?;
         check_false_alarm(self.false_alarm)?;
-        if self.robust != Robust::Off && self.memory != Memory::All {
-            let allowed = "agents are held against each other over all of time: it needs memory = \"all\"";
-            return Err(ConfigError::new("robust", "trimmed", allowed));
-        }
         if self.window == 0 {
             return Err(ConfigError::new("window", 0, "it must be at least 1"));
         }

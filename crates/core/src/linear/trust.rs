@@ -81,8 +81,9 @@ pub(crate) enum Verdict {
 }
 
 impl Account {
-    fn none(dimension: usize) -> Self {
-        Self { sums: Evidence::none(dimension), explained: 0.0, suspicion: None }
+    /// Whether there is anything by which to judge the agent.
+    fn is_heard(&self) -> bool {
+        self.sums.count() > 0
     }
 
     fn directions(&self) -> f64 {
@@ -174,17 +175,21 @@ impl Trust {
         })
     }
 
-    /// What an agent's account is with an upload, and what becomes of the upload. `model` is that of everything
-    /// believed. Nothing changes.
+    /// Everything that an agent has said, with an upload.
+    pub(crate) fn sums_with(&self, agent: AgentId, upload: &Evidence) -> Result<Evidence, ProtocolError> {
+        let nothing = Evidence::none(upload.dimension());
+        self.accounts.get(&agent).map_or(&nothing, |known| &known.sums).checked_sum(upload)
+    }
+
+    /// The account of an agent that has said `sums` in all, and what becomes of its last upload. `model` is that of
+    /// everything believed. Nothing changes.
     pub(crate) fn examine(
         &self,
         agent: AgentId,
-        upload: &Evidence,
+        sums: Evidence,
         model: &Ridge,
     ) -> Result<(Account, Verdict), ProtocolError> {
         let known = self.accounts.get(&agent);
-        let nothing = Account::none(upload.dimension());
-        let sums = known.unwrap_or(&nothing).sums.checked_sum(upload)?;
         let explained = explained(&sums)?;
         let suspicion = known.and_then(|account| account.suspicion);
         let mut account = Account { sums, explained, suspicion };
@@ -223,25 +228,58 @@ impl Trust {
         sum
     }
 
+    pub(crate) fn believes(&self, agent: AgentId) -> bool {
+        self.suspicion_of(agent).is_none()
+    }
+
     pub(crate) fn count_of(&self, agent: AgentId) -> u64 {
         self.accounts.get(&agent).map_or(0, |account| account.sums.count())
     }
 
+    /// Observations in all accounts.
+    pub(crate) fn total(&self) -> u64 {
+        self.accounts.values().map(|account| account.sums.count()).sum()
+    }
+
+    /// Whether everybody is to be judged, now that the coordinator has taken in so many observations.
+    pub(crate) fn is_due(&self, taken_in: u64) -> bool {
+        taken_in >= self.next
+            && self.accounts.values().filter(|account| account.is_heard()).count() >= MIN_AGENTS
+    }
+
+    /// Judges everybody with the next upload.
+    pub(crate) fn hasten(&mut self) {
+        self.next = 0;
+    }
+
+    /// Makes these sums the accounts of their agents. Whoever has nothing in them stays as it is, believed or not;
+    /// whoever is not among them has no account, and begins anew.
+    pub(crate) fn retell(&mut self, sums: BTreeMap<AgentId, Evidence>) -> Result<(), ProtocolError> {
+        let mut accounts = BTreeMap::new();
+        for (agent, sums) in sums {
+            let explained = if sums.count() > 0 { explained(&sums)? } else { 0.0 };
+            accounts.insert(agent, Account { sums, explained, suspicion: self.suspicion_of(agent) });
+        }
+        self.accounts = accounts;
+        Ok(())
+    }
+
     /// Judges everybody anew if it is time, and returns the observations of agents that are believed no longer
     /// and of agents that are believed again.
-    pub(crate) fn judge_if_due(&mut self) -> (u64, u64) {
-        let total: u64 = self.accounts.values().map(|account| account.sums.count()).sum();
+    pub(crate) fn judge_if_due(&mut self, taken_in: u64) -> (u64, u64) {
+        let total = self.total();
         let Some(dimension) = self.accounts.values().next().map(|account| account.sums.dimension()) else {
             return (0, 0);
         };
-        if total < self.next || self.accounts.len() < MIN_AGENTS || total < 2 * dimension as u64 {
+        if !self.is_due(taken_in) || total < 2 * dimension as u64 {
             return (0, 0);
         }
-        self.next = total + ((total as f64 * GROWTH) as u64).max(1);
+        self.next = taken_in + ((total as f64 * GROWTH) as u64).max(1);
         let Some((scale, rival, suspicions)) = self.judge(dimension) else { return (0, 0) };
         (self.scale, self.rival) = (scale, rival);
         let (mut out, mut back) = (0, 0);
-        for (account, suspicion) in self.accounts.values_mut().zip(suspicions) {
+        let heard = self.accounts.values_mut().filter(|account| account.is_heard());
+        for (account, suspicion) in heard.zip(suspicions) {
             match (account.suspicion, suspicion) {
                 (None, Some(_)) => out += account.sums.count(),
                 (Some(_), None) => back += account.sums.count(),
@@ -253,7 +291,7 @@ impl Trust {
     }
 
     fn judge(&self, dimension: usize) -> Option<(f64, Option<Rival>, Vec<Option<Suspicion>>)> {
-        let accounts: Vec<&Account> = self.accounts.values().collect();
+        let accounts: Vec<&Account> = self.accounts.values().filter(|account| account.is_heard()).collect();
         let mut counts: Vec<u64> = accounts.iter().map(|account| account.sums.count()).collect();
         counts.sort_unstable();
         let cap = counts[counts.len() / 2].max(dimension as u64) as f64;

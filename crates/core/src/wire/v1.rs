@@ -1004,6 +1004,14 @@ pub struct AgesState {
     pub total: u64,
     #[prost(double, repeated, tag = "3")]
     pub leads: ::prost::alloc::vec::Vec<f64>,
+    /// What each agent has in each bucket, where agents are held against each other.
+    #[prost(message, repeated, tag = "4")]
+    pub parts: ::prost::alloc::vec::Vec<BucketParts>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BucketParts {
+    #[prost(message, repeated, tag = "1")]
+    pub parts: ::prost::alloc::vec::Vec<AccountState>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExchangeCoordinatorState {

@@ -111,6 +111,15 @@ pub(crate) fn cases() -> Vec<Case> {
             exchange: ExchangeConfig { memory: Memory::Window, window: 1 << 30, ..talkative.clone() },
             ..Default::default()
         }),
+        Algorithm::ExchangeLinUcb(ExchangeLinUcb {
+            exchange: ExchangeConfig {
+                robust: Robust::Trimmed,
+                false_alarm: 0.5,
+                memory: Memory::Adaptive,
+                ..talkative.clone()
+            },
+            ..Default::default()
+        }),
         Algorithm::SyncLinUcb(SyncLinUcb { robust: Robust::Trimmed, false_alarm: 0.5, ..Default::default() }),
         Algorithm::ExchangeLinTs(ExchangeLinTs {
             exchange: ExchangeConfig { rounding: 0.02, ..talkative.clone() },
