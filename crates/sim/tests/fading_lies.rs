@@ -7,6 +7,7 @@ use posse_core::{AgentId, Algorithm, ExchangeConfig, ExchangeLinUcb, Memory, Rob
 use posse_sim::world::{Drift, LinearConfig, Motion, WorldConfig};
 use posse_sim::{AdversaryConfig, Event, Lie, Observer, RunConfig, Stage};
 
+use crate::forgetting::{Choice, Clock, place_of};
 use crate::lies::{LIES, Plain, Said, evidence};
 use crate::support::dense::{Matrix, add, add_vector, dot, gram, regularized, solve, zeros};
 use crate::support::small;
@@ -39,8 +40,8 @@ struct Remembered {
     window: Option<u64>,
     /// Newest first.
     buckets: Vec<Vec<Upload>>,
-    leads: Vec<f64>,
-    total: u64,
+    choice: Choice,
+    clock: Clock,
     next: u64,
     /// The judgement of all agents, by what each has in the window.
     judge: Plain,
@@ -59,8 +60,8 @@ impl Remembered {
         Self {
             window,
             buckets: Vec::new(),
-            leads: Vec::new(),
-            total: 0,
+            choice: Choice::default(),
+            clock: Clock::default(),
             next: 0,
             judge: Plain::default(),
             aside: BTreeMap::new(),
@@ -75,8 +76,7 @@ impl Remembered {
     }
 
     fn reach(&self) -> u64 {
-        let best = self.leads.iter().position(|lead| *lead > 0.0).map(|place| 64_u64 << place);
-        self.window.or(best).unwrap_or(u64::MAX)
+        self.window.or(self.choice.best()).unwrap_or(u64::MAX)
     }
 
     fn newest(&self, most: u64) -> &[Vec<Upload>] {
@@ -105,22 +105,15 @@ impl Remembered {
 
     fn compare(&mut self, upload: &Upload) {
         let kept: u64 = self.buckets.iter().map(|bucket| count(bucket)).sum();
-        let (low, high) = (0.02 * libm::log(0.02), 0.02 * libm::log(1e4));
-        let mut place = 0;
-        while 64 << place < kept {
-            let worse = self.loss(128 << place, upload) - self.loss(64 << place, upload);
-            if self.leads.len() == place {
-                self.leads.push(low);
-            }
-            self.leads[place] = (self.leads[place] + worse).clamp(low, high);
-            place += 1;
-        }
+        let mut choice = std::mem::take(&mut self.choice);
+        choice.hear(kept, upload.3, self.clock.total, |most| self.loss(most, upload));
+        self.choice = choice;
     }
 
     fn merge(&mut self) {
         let small = |buckets: &[Vec<Upload>], place: usize| {
             let newer: u64 = buckets[..place].iter().map(|bucket| count(bucket)).sum();
-            count(&buckets[place]) + count(&buckets[place + 1]) <= (newer / 4).max(16)
+            count(&buckets[place]) + count(&buckets[place + 1]) <= (newer / 4).max(8)
         };
         while let Some(place) = (1..self.buckets.len()).map(|p| p - 1).find(|p| small(&self.buckets, *p)) {
             let older = self.buckets.remove(place + 1);
@@ -135,8 +128,9 @@ impl Remembered {
         if self.window.is_none() && self.is_believed(agent) {
             self.compare(&upload);
         }
-        self.total += upload.3;
-        self.buckets.insert(0, vec![upload]);
+        let age = self.clock.hear(agent, upload.3);
+        let place = place_of(age, &self.buckets.iter().map(|bucket| count(bucket)).collect::<Vec<_>>());
+        self.buckets.insert(place, vec![upload]);
         self.merge();
         if let Some(window) = self.window {
             self.buckets = self.newest(window).to_vec();
@@ -164,10 +158,10 @@ impl Remembered {
         let heard: BTreeMap<AgentId, Said> =
             remembered.iter().map(said).filter(|(_, said)| said.n > 0).collect();
         let kept: u64 = heard.values().map(|said| said.n).sum();
-        if self.total < self.next || heard.len() < 8 || kept < 2 * D as u64 {
+        if self.clock.total < self.next || heard.len() < 8 || kept < 2 * D as u64 {
             return;
         }
-        self.next = self.total + ((0.2 * kept as f64) as u64).max(1);
+        self.next = self.clock.total + ((0.2 * kept as f64) as u64).max(1);
         self.aside.retain(|agent, _| remembered.contains(agent));
         self.judge.agents = heard;
         self.judge.judge();
@@ -179,17 +173,20 @@ impl Remembered {
 
 impl Observer for Remembered {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
+        if let Event::Joined { agent, .. } = event {
+            self.clock.join(*agent);
+        }
         let Event::Up { agent, message, .. } = event else { return };
         let Some((g, b, n)) = evidence(message) else { return };
         self.hear((*agent, g, b, n));
         let coordinator = stage.coordinator();
         for agent in stage.agents() {
             let believed = coordinator.suspicion(agent).is_none();
-            assert_eq!(believed, self.is_believed(agent), "{agent} after {} observations", self.total);
+            assert_eq!(believed, self.is_believed(agent), "{agent} after {} observations", self.clock.total);
         }
         let sum = self.sum(self.reach(), |agent| self.is_believed(agent));
         let held = coordinator.inspect().evidence.expect("it keeps sums");
-        assert_eq!(held.count(), sum.n, "after {} observations", self.total);
+        assert_eq!(held.count(), sum.n, "after {} observations", self.clock.total);
         let apart =
             |a: &[f64], b: &[f64]| a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-9 * (1.0 + a.abs()));
         assert!(!apart(held.moment(), &sum.b) && gram([held]).iter().zip(&sum.g).all(|(a, b)| !apart(a, b)));

@@ -1,7 +1,9 @@
 //! Evidence by age: a plain reference keeps the same windows, what is old is forgotten everywhere, and the window that
 //! the coordinator chooses is nearly as good as the best one in hindsight.
 
-use posse_core::{Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Memory, Uplink};
+use std::collections::{BTreeMap, BTreeSet};
+
+use posse_core::{AgentId, Algorithm, Downlink, ExchangeConfig, ExchangeLinUcb, Memory, Uplink};
 use posse_sim::world::{Drift, LinearConfig, Motion, WorldConfig};
 use posse_sim::{Event, Observer, RunConfig, Stage};
 
@@ -34,16 +36,81 @@ fn sum<'s>(parts: impl Iterator<Item = &'s Sums>) -> Sums {
     whole
 }
 
+/// Which window is best, as docs/algorithms/exchange-lin-ucb.md states it for five features.
+#[derive(Default)]
+pub(crate) struct Choice {
+    /// By how much each window predicted worse than everything.
+    losses: BTreeMap<u64, f64>,
+    /// By how much its double predicts worse.
+    leads: BTreeMap<u64, f64>,
+}
+
+impl Choice {
+    /// Takes in how an upload of `count` observations was predicted by windows of any length, when `total` had come in,
+    /// of which `kept` are in buckets.
+    pub(crate) fn hear(&mut self, kept: u64, count: u64, total: u64, loss: impl Fn(u64) -> f64) {
+        let experience = f64::min(5000.0, 100.0 + total as f64 / 2.0);
+        let (low, high) = (0.02 * libm::log(0.001), 0.02 * libm::log(1e4));
+        let most = count as f64; // 100 σ²
+        for window in (5..).map(|power| 1 << power).take_while(|window| *window < kept) {
+            let before = self.losses.get(&window).copied().unwrap_or(0.0);
+            let worse = (loss(window) - loss(u64::MAX)).clamp(-most, most);
+            self.losses.insert(window, before * libm::exp(-(count as f64) / experience) + worse);
+            let before = self.leads.get(&window).copied().unwrap_or(low);
+            let lead = before + loss(2 * window) - loss(window);
+            self.leads.insert(window, lead.clamp(low, high));
+        }
+    }
+
+    pub(crate) fn best(&self) -> Option<u64> {
+        let mut best = (u64::MAX, 0.0);
+        for (window, loss) in self.losses.iter().rev().filter(|(_, loss)| **loss < 0.0) {
+            best = if *loss < best.1 { (*window, *loss) } else { best };
+        }
+        let alarm = self.leads.iter().find(|(_, lead)| **lead > 0.0);
+        Some(best.0.min(alarm.map_or(u64::MAX, |(window, _)| *window))).filter(|window| *window < u64::MAX)
+    }
+}
+
+/// How old what agents upload is, in observations of all that came in since.
+#[derive(Default)]
+pub(crate) struct Clock {
+    pub(crate) total: u64,
+    spoke_at: BTreeMap<AgentId, u64>,
+}
+
+impl Clock {
+    pub(crate) fn join(&mut self, agent: AgentId) {
+        self.spoke_at.insert(agent, self.total);
+    }
+
+    /// Counts an upload and returns the mean age of its observations.
+    pub(crate) fn hear(&mut self, agent: AgentId, count: u64) -> u64 {
+        let since = self.total - self.spoke_at[&agent];
+        self.total += count;
+        self.spoke_at.insert(agent, self.total);
+        since / 2 - since / (2 * count)
+    }
+}
+
+/// The place of an upload among buckets with these counts, newest first.
+pub(crate) fn place_of(age: u64, counts: &[u64]) -> usize {
+    (0..counts.len())
+        .find(|place| counts[..*place].iter().sum::<u64>() + counts[*place] / 2 >= age)
+        .unwrap_or(counts.len())
+}
+
 /// Buckets and comparisons as docs/algorithms/exchange-lin-ucb.md states them.
 #[derive(Default)]
 struct Plain {
     window: Option<u64>,
     /// Newest first.
     buckets: Vec<Sums>,
-    leads: Vec<f64>,
-    total: u64,
+    choice: Choice,
+    clock: Clock,
     compared: u32,
-    windows_seen: std::collections::BTreeSet<u64>,
+    aged: u32,
+    windows_seen: BTreeSet<u64>,
     misled: u32,
 }
 
@@ -66,26 +133,21 @@ impl Plain {
         dot(&theta, &fitted) - 2.0 * dot(&theta, b)
     }
 
-    fn hear(&mut self, upload: Sums) {
+    fn hear(&mut self, agent: AgentId, upload: Sums) {
         let kept: u64 = self.buckets.iter().map(|bucket| bucket.2).sum();
         if self.window.is_none() {
-            let mut place = 0;
-            while 64 << place < kept {
-                let worse = self.loss(128 << place, &upload) - self.loss(64 << place, &upload);
-                if self.leads.len() == place {
-                    self.leads.push(2.0 * 0.01 * libm::log(0.02));
-                }
-                let (low, high) = (0.02 * libm::log(0.02), 0.02 * libm::log(1e4));
-                self.leads[place] = (self.leads[place] + worse).clamp(low, high);
-                place += 1;
-            }
+            let mut choice = std::mem::take(&mut self.choice);
+            choice.hear(kept, upload.2, self.clock.total, |most| self.loss(most, &upload));
+            self.choice = choice;
         }
-        self.total += upload.2;
-        self.buckets.insert(0, upload);
+        let age = self.clock.hear(agent, upload.2);
+        let place = place_of(age, &self.buckets.iter().map(|bucket| bucket.2).collect::<Vec<_>>());
+        self.aged += u32::from(place > 0);
+        self.buckets.insert(place, upload);
         // Again and again from the newest, until no two neighbours are small enough.
         let mergeable = |buckets: &[Sums], place: usize| {
             let newer: u64 = buckets[..place].iter().map(|bucket| bucket.2).sum();
-            buckets[place].2 + buckets[place + 1].2 <= (newer / 4).max(16)
+            buckets[place].2 + buckets[place + 1].2 <= (newer / 4).max(8)
         };
         while let Some(place) = (1..self.buckets.len()).map(|p| p - 1).find(|p| mergeable(&self.buckets, *p))
         {
@@ -98,15 +160,15 @@ impl Plain {
     }
 
     fn held(&self) -> Sums {
-        let best = self.leads.iter().position(|lead| *lead > 0.0).map(|place| 64_u64 << place);
-        sum(self.newest(self.window.or(best).unwrap_or(u64::MAX)).iter())
+        sum(self.newest(self.window.or(self.choice.best()).unwrap_or(u64::MAX)).iter())
     }
 }
 
 impl Observer for Plain {
     fn observe(&mut self, event: &Event<'_>, stage: &dyn Stage) {
         match event {
-            Event::Up { message, .. } => {
+            Event::Joined { agent, .. } => self.clock.join(*agent),
+            Event::Up { agent, message, .. } => {
                 let upload = match message {
                     Uplink::Evidence(upload) => Some(upload),
                     Uplink::Pull(pull) => pull.upload.as_ref(),
@@ -114,10 +176,10 @@ impl Observer for Plain {
                 };
                 let Some(upload) = upload else { return };
                 let evidence = upload.evidence.evidence();
-                self.hear((gram([evidence]), evidence.moment().to_vec(), evidence.count()));
+                self.hear(*agent, (gram([evidence]), evidence.moment().to_vec(), evidence.count()));
                 let (g, b, n) = self.held();
                 let held = stage.coordinator().inspect().evidence.expect("it keeps sums");
-                assert_eq!(held.count(), n, "after {} observations", self.total);
+                assert_eq!(held.count(), n, "after {} observations", self.clock.total);
                 let apart = |a: &[f64], b: &[f64]| {
                     a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-9 * (1.0 + a.abs()))
                 };
@@ -126,7 +188,7 @@ impl Observer for Plain {
                 self.windows_seen.insert(n.next_power_of_two());
             }
             Event::Down { agent, message: Downlink::Answer(answer) } => {
-                assert_eq!(answer.news.count + answer.news.forgotten, self.total);
+                assert_eq!(answer.news.count + answer.news.forgotten, self.clock.total);
                 if let Some(snapshot) = &answer.snapshot {
                     // What the agent holds from others is what the coordinator still holds.
                     let view = stage.agent(*agent).expect("it was told").inspect();
@@ -141,7 +203,7 @@ impl Observer for Plain {
 
 #[test]
 fn the_coordinator_keeps_the_windows_of_the_plain_reference() {
-    let mut misled = 0;
+    let (mut misled, mut aged) = (0, 0);
     for motion in [Motion::Turn, Motion::Jumps, Motion::Seasons] {
         for (memory, window) in
             [(Memory::Window, 1), (Memory::Window, 100), (Memory::Window, 900), (Memory::Adaptive, 1)]
@@ -152,9 +214,11 @@ fn the_coordinator_keeps_the_windows_of_the_plain_reference() {
             assert!(plain.compared > 300);
             assert!(memory == Memory::Window || plain.windows_seen.len() > 2, "{:?}", plain.windows_seen);
             misled += plain.misled;
+            aged += plain.aged;
         }
     }
     assert!(misled > 0, "nobody was told that what it holds is too old");
+    assert!(aged > 100, "only {aged} uploads were older than others");
 }
 
 /// How many observations are with the coordinator and with agents in the end.
@@ -184,7 +248,7 @@ fn regret(period: u64, motion: Motion, memory: Memory, window: u64) -> f64 {
     (0..6).map(|seed| drifting(seed, period, motion, memory, window).run(&mut ()).unwrap().regret).sum()
 }
 
-/// The promise is a factor of 1.6. What an agent pays for not hearing of a change in time is part of it: agents with a
+/// The promise is a factor of 1.4. What an agent pays for not hearing of a change in time is part of it: agents with a
 /// short window ask before every choice, those with a long one do not.
 #[test]
 fn the_chosen_window_is_nearly_as_good_as_the_best_one_in_hindsight() {
@@ -195,7 +259,7 @@ fn the_chosen_window_is_nearly_as_good_as_the_best_one_in_hindsight() {
             let best = best.into_iter().fold(f64::INFINITY, f64::min);
             let all = regret(period, motion, Memory::All, 1);
             let adaptive = regret(period, motion, Memory::Adaptive, 1);
-            assert!(adaptive < 1.6 * best, "{motion:?} {period}: {adaptive}, best window {best}, all {all}");
+            assert!(adaptive < 1.4 * best, "{motion:?} {period}: {adaptive}, best window {best}, all {all}");
             assert!(adaptive < 0.3 * all, "{motion:?} {period}: {adaptive}, all {all}");
         }
     }
@@ -208,5 +272,5 @@ fn forgetting_costs_little_where_nothing_changes() {
         (0..10).map(run).sum::<f64>()
     };
     let (all, adaptive) = (of(Memory::All), of(Memory::Adaptive));
-    assert!(adaptive < 1.1 * all, "{adaptive} where everything kept has {all}");
+    assert!(adaptive < 1.25 * all, "{adaptive} where everything kept has {all}");
 }

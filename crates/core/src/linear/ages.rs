@@ -4,48 +4,37 @@
 //! The age of an observation is how many the coordinator has taken in since. Only the coordinator counts; agents
 //! hold what it sent them and hear how much of that it has forgotten since.
 //!
-//! Which window is best depends on how fast the world changes, which nobody knows. So every upload is first
-//! predicted by windows of 64, 128, 256 … observations and by everything. Two neighbours differ in squared error by
-//! θᵀGθ − 2θᵀΣxy, the same constant apart. The sum of these differences is a likelihood ratio, reset at two
-//! barriers: a window counts as worse than its half once the sum has climbed from the lower barrier to zero, which
-//! in a world that stands still happens in a share [`FALSE_ALARM`] of the time.
+//! An upload holds observations since the agent's last one. It is put where the mean of their ages is: what an agent
+//! withheld for long does not pass for new.
 //!
-//! Memory: about 9·ln(n/64) + 8 sums of d(d + 3)/2 numbers after n observations, 170 kB for d = 25 and n = 20 000. Where
+//! Memory: about 9·ln(n/32) + 8 sums of d(d + 3)/2 numbers after n observations, 170 kB for d = 25 and n = 20 000. Where
 //! agents may lie, a bucket also keeps what each agent has in it by itself: as many sums more as it has agents.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::error::DecodeError;
-use crate::evidence::{Evidence, multiply};
+use crate::error::{DecodeError, ProtocolError};
+use crate::evidence::{Evidence, MAX_OBSERVATIONS, multiply};
 use crate::ids::AgentId;
+use crate::linear::windows::Windows;
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 
 /// Observations that two neighbouring buckets may have together and still become one.
-const UNIT: u64 = 16;
+const UNIT: u64 = 8;
 /// Neighbours also become one if together they have at most one observation for so many newer ones.
 const RESOLUTION: u64 = 4;
-/// Observations of the smallest window that is tried. Each other one is twice the one before.
-const SMALLEST: u64 = 64;
-/// Share of the time in which a window that is as good as its half counts as worse.
-const FALSE_ALARM: f64 = 0.02;
-/// By how many times more likely than not the smaller window must seem before that takes time to be forgotten.
-const HYSTERESIS: f64 = 1e4;
 
 /// What is kept, newest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Ages {
     regularization: f64,
-    /// σ², the variance of the noise.
-    variance: f64,
     /// Observations in the window, or `None` if it is chosen by how well it predicts.
     window: Option<u64>,
+    windows: Windows,
     buckets: VecDeque<Arc<Bucket>>,
     /// Observations ever taken in.
     total: u64,
-    /// For each window that is tried, by how much its double predicts worse; the last stands for everything.
-    leads: Vec<f64>,
 }
 
 /// Observations of about the same age.
@@ -73,9 +62,9 @@ impl Bucket {
 }
 
 impl Ages {
-    pub(crate) fn new(regularization: f64, noise: f64, window: Option<u64>) -> Self {
-        let variance = (noise * noise).max(1e-12);
-        Self { regularization, variance, window, buckets: VecDeque::new(), total: 0, leads: Vec::new() }
+    pub(crate) fn new(dimension: usize, regularization: f64, noise: f64, window: Option<u64>) -> Self {
+        let windows = Windows::new(dimension, (noise * noise).max(1e-12));
+        Self { regularization, window, windows, buckets: VecDeque::new(), total: 0 }
     }
 
     /// Observations ever taken in.
@@ -83,26 +72,43 @@ impl Ages {
         self.total
     }
 
-    /// Takes in an upload of an agent that is believed, without keeping whose it is.
-    pub(crate) fn take_in(&mut self, upload: &Evidence) {
+    /// Refuses to take in more observations, forgotten ones among them, than can be counted.
+    pub(crate) fn check_room_for(&self, count: u64) -> Result<(), ProtocolError> {
+        match self.total.checked_add(count) {
+            Some(total) if total <= MAX_OBSERVATIONS => Ok(()),
+            _ => Err(ProtocolError::Evidence("more observations than can be counted")),
+        }
+    }
+
+    /// Takes in an upload of an agent that is believed, without keeping whose it is. `age` is the mean age of its
+    /// observations.
+    pub(crate) fn take_in(&mut self, upload: &Evidence, age: u64) {
         self.compare(upload);
-        self.push(Bucket { count: upload.count(), sum: upload.clone(), by_agent: BTreeMap::new() });
+        self.insert(age, Bucket { count: upload.count(), sum: upload.clone(), by_agent: BTreeMap::new() });
     }
 
     /// Takes in an upload and keeps whose it is. It joins the sums, and helps to choose the window, if the agent is
     /// `believed`.
-    pub(crate) fn take_in_from(&mut self, agent: AgentId, upload: &Evidence, believed: bool) {
+    pub(crate) fn take_in_from(&mut self, agent: AgentId, upload: &Evidence, age: u64, believed: bool) {
         if believed {
             self.compare(upload);
         }
         let sum = if believed { upload.clone() } else { Evidence::none(upload.dimension()) };
         let by_agent = BTreeMap::from([(agent, upload.clone())]);
-        self.push(Bucket { count: upload.count(), sum, by_agent });
+        self.insert(age, Bucket { count: upload.count(), sum, by_agent });
     }
 
-    fn push(&mut self, bucket: Bucket) {
+    /// Puts a bucket in front of the first whose middle is at least as old.
+    fn insert(&mut self, age: u64, bucket: Bucket) {
+        let mut newer = 0;
+        let is_older = |other: &Arc<Bucket>| {
+            let middle = newer + other.count / 2;
+            newer += other.count;
+            middle >= age
+        };
+        let place = self.buckets.iter().position(is_older).unwrap_or(self.buckets.len());
         self.total += bucket.count;
-        self.buckets.push_front(Arc::new(bucket));
+        self.buckets.insert(place, Arc::new(bucket));
         self.merge();
         if let Some(window) = self.window {
             let kept = self.within(window).count();
@@ -112,7 +118,7 @@ impl Ages {
 
     /// How many observations are kept in the sum, at most.
     pub(crate) fn reach(&self) -> u64 {
-        self.window.or_else(|| self.best()).unwrap_or(u64::MAX)
+        self.window.or_else(|| self.windows.best()).unwrap_or(u64::MAX)
     }
 
     /// The sum over the window, of agents that are believed.
@@ -168,11 +174,6 @@ impl Ages {
             .map(|(_, bucket)| bucket)
     }
 
-    /// The smallest window that is better than its double, or `None` for everything.
-    fn best(&self) -> Option<u64> {
-        self.leads.iter().position(|lead| *lead > 0.0).map(|place| SMALLEST << place)
-    }
-
     /// Lets all windows predict an upload, if the window is chosen by that.
     fn compare(&mut self, upload: &Evidence) {
         if self.window.is_some() {
@@ -181,7 +182,7 @@ impl Ages {
         let dimension = upload.dimension();
         let mut sum = Evidence::none(dimension);
         let mut model = Ridge::new(dimension, self.regularization);
-        let mut losses = Vec::with_capacity(self.leads.len() + 1);
+        let mut predictions = Vec::new();
         let mut loss = |sum: &Evidence| {
             // Sums of positive semidefinite matrices have a model; should rounding say otherwise, the model before
             // stands in.
@@ -193,23 +194,16 @@ impl Ages {
         };
         let mut count = 0;
         for bucket in &self.buckets {
-            while count > 0 && count + bucket.count > SMALLEST << losses.len() {
-                losses.push(loss(&sum));
+            while count > 0 && count + bucket.count > self.windows.size(predictions.len()) {
+                predictions.push(loss(&sum));
             }
             sum.add(&bucket.sum);
             count += bucket.count;
         }
         if count > 0 {
-            losses.push(loss(&sum));
+            predictions.push(loss(&sum));
         }
-        self.leads.resize(losses.len().saturating_sub(1), f64::NAN);
-        let lowest = 2.0 * self.variance * libm::log(FALSE_ALARM);
-        let highest = 2.0 * self.variance * libm::log(HYSTERESIS);
-        for (lead, pair) in self.leads.iter_mut().zip(losses.windows(2)) {
-            // A new window begins with the benefit of the doubt.
-            let before = if lead.is_nan() { lowest } else { *lead };
-            *lead = (before + pair[1] - pair[0]).clamp(lowest, highest);
-        }
+        self.windows.compare(&predictions, upload.count(), self.total);
     }
 
     /// Makes one bucket of two neighbours while they are small for their age.
@@ -228,6 +222,7 @@ impl Ages {
     }
 
     pub(crate) fn save(&self) -> v1::AgesState {
+        let (losses, leads) = self.windows.save();
         v1::AgesState {
             buckets: self.buckets.iter().map(|bucket| wire::evidence_to_wire(&bucket.sum)).collect(),
             parts: self
@@ -237,7 +232,8 @@ impl Ages {
                 .map(parts_to_wire)
                 .collect(),
             total: self.total,
-            leads: self.leads.clone(),
+            leads,
+            losses,
         }
     }
 
@@ -270,14 +266,14 @@ impl Ages {
             }
             buckets.push_back(Arc::new(Bucket { count, sum, by_agent }));
         }
-        if !state.leads.iter().all(|lead| lead.is_finite()) || state.leads.len() > 50 {
-            return Err(DecodeError::invalid("ages", "a comparison of windows is not a finite number"));
-        }
+        let windows = self.windows.restored(state.losses, state.leads);
+        let strange = || DecodeError::invalid("ages", "the comparisons of windows are impossible");
+        let windows = windows.ok_or_else(strange)?;
         let counts = buckets.iter().try_fold(0_u64, |sum, bucket| sum.checked_add(bucket.count));
         if counts.is_none_or(|counts| counts > state.total) {
             return Err(DecodeError::invalid("ages", "more observations are kept than were taken in"));
         }
-        Ok(Self { buckets, total: state.total, leads: state.leads, ..self.clone() })
+        Ok(Self { buckets, total: state.total, windows, ..self.clone() })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::evidence::{Evidence, check_observation};
 use crate::exchange::belief::{Adopted, Belief};
 use crate::ids::{Tick, UserId, Version};
 use crate::linear::exchange_lin_ucb::ExchangeConfig;
-use crate::linear::exchange_price::{cost_of_withholding, expected_loss, worth_of_fresh_pull, worth_of_pull};
+use crate::linear::exchange_price::{cost_of_withholding, expected_loss, relative_age, worth_of_pull};
 use crate::linear::rule::Rule;
 use crate::message::{Answer, Downlink, EvidenceUpload, News, Pull, Uplink};
 use crate::parcel::Parcel;
@@ -211,11 +211,11 @@ impl ExchangeAgent {
         (theirs / own).max(1.0)
     }
 
-    /// The loss expected from a choice among `arms` with the view as it is, when the federation has `growth`
-    /// times the evidence.
-    fn loss(&self, arms: &Arms, growth: f64) -> Result<f64, InputError> {
+    /// The loss expected from a choice among `arms` with the view as it is, and the same if all that the view does not
+    /// know is `age` times as much. Widths shrink as if the federation had `shrunk_by` times the evidence.
+    fn losses(&self, arms: &Arms, shrunk_by: f64, age: f64) -> Result<(f64, f64), InputError> {
         let model = self.view.model();
-        let width = self.width.of(model, self.view.count()) / growth.sqrt();
+        let width = self.width.of(model, self.view.count()) / shrunk_by.sqrt();
         model.score(arms.all(), |scores| {
             let optimistic = scores.means.iter().zip(scores.widths).map(|(mean, own)| mean + width * own);
             let played = match self.rule {
@@ -223,7 +223,8 @@ impl ExchangeAgent {
                 // What randomised rules will play is not known yet.
                 _ => best(scores.means.iter().copied())?,
             };
-            Ok(expected_loss(&scores, played, self.spread()))
+            let loss = |age: f64| expected_loss(&scores, played, self.spread() * age);
+            Ok((loss(1.0), if age > 1.0 { loss(age) } else { 0.0 }))
         })
     }
 
@@ -294,11 +295,14 @@ impl Agent for ExchangeAgent {
             return Ok(None);
         };
         let growth = self.growth(now, &news);
-        let loss = if growth >= 1.0 + self.config.min_growth { Some(self.loss(arms, growth)?) } else { None };
+        let forgets = news.forgotten > 0;
+        let (shrunk_by, age) = if forgets { (1.0, relative_age(growth)) } else { (growth, 1.0) };
+        let is_behind = growth >= 1.0 + self.config.min_growth;
+        let losses = if is_behind { Some(self.losses(arms, shrunk_by, age)?) } else { None };
         self.estimates.seen = Some(now);
         self.estimates.heard.get_or_insert(now);
         self.estimates.growth = growth;
-        let Some(loss) = loss else { return Ok(None) };
+        let Some((loss, stale_loss)) = losses else { return Ok(None) };
         let e = &mut self.estimates;
         e.doubt = MEMORY * e.doubt + loss * self.view.count().max(1) as f64;
         e.doubt_weight = MEMORY * e.doubt_weight + 1.0;
@@ -310,8 +314,8 @@ impl Agent for ExchangeAgent {
         }
         let doubt = e.doubt / e.doubt_weight;
         let dimension = self.view.dimension();
-        let worth = if news.forgotten > 0 {
-            worth_of_fresh_pull(loss, growth)
+        let worth = if forgets {
+            stale_loss - loss
         } else {
             worth_of_pull(loss, growth, doubt, self.interval(&news))
         };

@@ -55,6 +55,8 @@ struct ExchangeSeat {
     information: f64,
     /// What `removed` was when the agent was last sent everything.
     removed: u64,
+    /// Observations that the coordinator had taken in after the agent's last upload, or when it joined.
+    spoke_at: u64,
 }
 
 /// How fast observations come in: measured from the last but one time at which their number had doubled, so
@@ -139,7 +141,8 @@ impl ExchangeCoordinator {
     /// The seat of an agent that has everything.
     fn informed(&self, uploads: u64) -> ExchangeSeat {
         let (count, information) = (self.total(), self.model.information());
-        ExchangeSeat { version: self.version, uploads, count, information, removed: self.removed }
+        let (version, removed) = (self.version, self.removed);
+        ExchangeSeat { version, uploads, count, information, removed, spoke_at: count }
     }
 
     /// The evidence with an upload, and what the uploader then has, or an error that changes nothing.
@@ -166,26 +169,33 @@ impl ExchangeCoordinator {
         let increment = upload.evidence.evidence();
         increment.check()?;
         let in_sync = seat.version == self.version && upload.based_on == self.version;
-        if !self.believe(agent, increment)? {
-            return Ok(ExchangeSeat { uploads: upload.number, ..seat });
+        let believed = self.believe(agent, increment, self.mean_age(seat, increment.count()))?;
+        let seat = ExchangeSeat { uploads: upload.number, spoke_at: self.total(), ..seat };
+        if !believed {
+            return Ok(seat);
         }
         if in_sync {
             return Ok(self.informed(upload.number));
         }
         Ok(ExchangeSeat {
             version: upload.based_on.min(self.version),
-            uploads: upload.number,
             count: seat.count.saturating_add(upload.evidence.count()).min(self.total()),
             information: upload.information.min(self.model.information()),
             ..seat
         })
     }
 
+    /// The mean age of the `count` observations of an upload, made evenly since the agent's last one, the newest just now.
+    fn mean_age(&self, seat: ExchangeSeat, count: u64) -> u64 {
+        let since = self.total().saturating_sub(seat.spoke_at);
+        (since / 2).saturating_sub(since / (2 * count))
+    }
+
     /// Adds to the evidence what an agent says, if it is believed; or fails and changes nothing.
-    fn believe(&mut self, agent: AgentId, increment: &Evidence) -> Result<bool, ProtocolError> {
+    fn believe(&mut self, agent: AgentId, increment: &Evidence, age: u64) -> Result<bool, ProtocolError> {
         if let Some(ages) = &self.ages {
             let ages = ages.clone();
-            return self.believe_for_a_while(ages, agent, increment);
+            return self.believe_for_a_while(ages, agent, increment, age);
         }
         let Some(trust) = &mut self.trust else {
             let sum = self.evidence.checked_sum(increment)?;
@@ -216,17 +226,19 @@ impl ExchangeCoordinator {
         mut ages: Ages,
         agent: AgentId,
         increment: &Evidence,
+        age: u64,
     ) -> Result<bool, ProtocolError> {
         self.evidence.checked_sum(increment)?;
+        ages.check_room_for(increment.count())?;
         let (before, reach, dimension) = (self.evidence.count(), ages.reach(), increment.dimension());
         let account = match &self.trust {
             None => {
-                ages.take_in(increment);
+                ages.take_in(increment, age);
                 None
             }
             Some(trust) => {
                 let known = trust.believes(agent);
-                ages.take_in_from(agent, increment, known);
+                ages.take_in_from(agent, increment, age, known);
                 let sums = ages.sum_of(agent, dimension);
                 let (account, verdict) = trust.examine(agent, sums, &self.model)?;
                 let believed = verdict == Verdict::Believed;
@@ -319,7 +331,8 @@ impl ExchangeCoordinator {
         let misled = taken_back > 0 && taken_back as f64 >= many;
         let tell = ((pulled && behind) || misled) && seat.version < self.version;
         let (snapshot, rounded) = tell.then(|| self.snapshot(seat.uploads, false)).unzip();
-        let seat = if tell { self.informed(seat.uploads) } else { seat };
+        let seat =
+            if tell { ExchangeSeat { spoke_at: seat.spoke_at, ..self.informed(seat.uploads) } } else { seat };
         self.seats.insert(agent, seat);
         let version = (seat.version == self.version).then_some(self.version);
         let news = self.news(now);
@@ -347,14 +360,17 @@ impl Coordinator for ExchangeCoordinator {
     fn join(&mut self, now: Tick, agent: AgentId, entrance: Entrance) -> Vec<Outgoing> {
         self.pace.observe(self.total(), now);
         let returning = entrance == Entrance::Returning;
-        let known = self.seats.get(&agent).map_or(0, |seat| seat.uploads);
-        let uploads = if returning { known } else { 0 };
+        let known = self.seats.get(&agent).copied().filter(|_| returning);
+        let uploads = known.map_or(0, |seat| seat.uploads);
         if !returning && self.version == Version(0) {
             // There is nothing to hear, but the agent waits for an answer before its first choice.
             self.seats.insert(agent, ExchangeSeat::default());
             return vec![self.answer_to_greeting(now, agent, uploads, None)];
         }
-        self.seats.insert(agent, self.informed(uploads));
+        let seat = self.informed(uploads);
+        // What somebody who returns has not sent is as old as before.
+        let spoke_at = known.map_or(seat.spoke_at, |known| known.spoke_at);
+        self.seats.insert(agent, ExchangeSeat { spoke_at, ..seat });
         let snapshot = self.snapshot(uploads, returning);
         vec![self.answer_to_greeting(now, agent, uploads, Some(snapshot))]
     }
@@ -419,6 +435,7 @@ impl Coordinator for ExchangeCoordinator {
             count: seat.count,
             information: seat.information,
             removed: seat.removed,
+            spoke_at: seat.spoke_at,
         });
         let marks = self.pace.marks.iter().flatten().flat_map(|(count, at)| [*count, *at]);
         v1::ExchangeCoordinatorState {
@@ -465,7 +482,9 @@ impl Coordinator for ExchangeCoordinator {
             }
         };
         let total = ages.as_ref().map_or(evidence.count(), Ages::total);
-        if total < evidence.count() || (ages.is_some() && state.seats.iter().any(|seat| seat.count > total)) {
+        if total < evidence.count()
+            || (ages.is_some() && state.seats.iter().any(|seat| seat.count.max(seat.spoke_at) > total))
+        {
             return Err(DecodeError::invalid("coordinator", "its counts contradict each other"));
         }
         self.model.restore(&state.model.unwrap_or_default())?;
@@ -476,8 +495,8 @@ impl Coordinator for ExchangeCoordinator {
         self.doubt = state.doubt;
         let seat = |seat: v1::ExchangeSeat| {
             let (version, uploads) = (Version(seat.version), seat.uploads);
-            let v1::ExchangeSeat { agent, count, information, removed, .. } = seat;
-            (AgentId(agent), ExchangeSeat { version, uploads, count, information, removed })
+            let v1::ExchangeSeat { agent, count, information, removed, spoke_at, .. } = seat;
+            (AgentId(agent), ExchangeSeat { version, uploads, count, information, removed, spoke_at })
         };
         self.seats = state.seats.into_iter().map(seat).collect();
         Ok(())

@@ -68,7 +68,7 @@ pub enum Memory {
     All,
     /// Over the newest `window` observations.
     Window,
-    /// Over 64, 128, 256 … observations or to the beginning, whichever predicts what comes in best.
+    /// Over 32, 64, 128 … observations or to the beginning, whichever predicts what comes in best.
     Adaptive,
 }
 
@@ -146,7 +146,7 @@ impl ExchangeConfig {
 
     fn coordinator(&self, name: &'static str, model: &ModelConfig, dimension: usize) -> ExchangeCoordinator {
         let trust = self.robust.trust(model, self.false_alarm);
-        let ages = |window| Some(Ages::new(model.regularization, model.noise, window));
+        let ages = |window| Some(Ages::new(dimension, model.regularization, model.noise, window));
         let ages = match self.memory {
             Memory::All => None,
             Memory::Window => ages(Some(self.window)),

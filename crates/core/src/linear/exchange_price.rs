@@ -48,15 +48,13 @@ pub(crate) fn worth_of_pull(loss: f64, growth: f64, doubt: f64, interval: f64) -
     loss * (1.0 - 1.0 / growth) + later * doubt / interval
 }
 
-/// What a pull saves in a world that changes, where the coordinator keeps a window of the right length: `growth` is 1
-/// and the share of the window that the agent has not heard of.
+/// How many times as much an agent does not know, in a world that changes, as it would after a pull: `growth` is 1 and
+/// the share of the window that the agent has not heard of.
 ///
-/// In a window of the right length, what changed over it costs about as much as what is not known yet. A window is half
-/// its length old on average. A model that missed a share x of the window is older by 1 + 2x, and the loss grows with
-/// the square of that.
-pub(crate) fn worth_of_fresh_pull(loss: f64, growth: f64) -> f64 {
-    let age = 1.0 + 2.0 * (growth - 1.0);
-    loss * (age * age - 1.0)
+/// In a window of the right length, what changed over it is about as much as what is not known yet. A window is half
+/// its length old on average. A model that missed a share x of the window is older by 1 + 2x.
+pub(crate) fn relative_age(growth: f64) -> f64 {
+    1.0 + 2.0 * (growth - 1.0)
 }
 
 /// What others lose while evidence is withheld that would raise the information by `fresh` in `dimension`

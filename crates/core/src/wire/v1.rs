@@ -965,6 +965,9 @@ pub struct ExchangeSeat {
     /// Observations that had been taken back when the agent was last sent everything.
     #[prost(uint64, tag = "6")]
     pub removed: u64,
+    /// Observations that had been taken in when the agent last sent some.
+    #[prost(uint64, tag = "7")]
+    pub spoke_at: u64,
 }
 /// What one agent has uploaded, where agents are held against each other.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1007,6 +1010,9 @@ pub struct AgesState {
     /// What each agent has in each bucket, where agents are held against each other.
     #[prost(message, repeated, tag = "4")]
     pub parts: ::prost::alloc::vec::Vec<BucketParts>,
+    /// By how much each window that is tried predicted worse than everything.
+    #[prost(double, repeated, tag = "5")]
+    pub losses: ::prost::alloc::vec::Vec<f64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BucketParts {
