@@ -104,7 +104,7 @@ pub(crate) fn add_all<'e>(statistic: &mut Statistic, parts: impl Iterator<Item =
     for evidence in parts {
         match evidence {
             NetworkEvidence::Full(factor) => {
-                rows.extend(unwrap(factor).expect("it was checked when it came"))
+                rows.extend(unwrap(factor).expect("it was checked when it came"));
             }
             NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| ()),
         }

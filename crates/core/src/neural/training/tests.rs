@@ -73,6 +73,9 @@ fn steps_are_those_of_a_plain_network() {
     }
 }
 
+/// The inputs of a layer, where their weights begin, and what it puts out for each observation of a block.
+type LiteralLayer = (Vec<ObservationBlock>, Vec<usize>, Vec<Vec<f32>>);
+
 /// What all observations say about the slope, unit by unit: the order in which everything is rounded.
 fn literal_slopes(network: &Network, observations: &Observations) -> Gradients {
     let layout = network.layout;
@@ -84,8 +87,7 @@ fn literal_slopes(network: &Network, observations: &Observations) -> Gradients {
         for (features, rewards, count) in group.blocks() {
             let mut entered = vec![[0.0; BLOCK]; offsets(layout, group).len()];
             enter(layout.kind, features, &mut entered);
-            // For each layer its inputs, where their weights begin, and what it puts out for each observation.
-            let mut layers: Vec<(Vec<ObservationBlock>, Vec<usize>, Vec<Vec<f32>>)> = Vec::new();
+            let mut layers: Vec<LiteralLayer> = Vec::new();
             for (index, layer) in network.hidden.iter().enumerate() {
                 let (inputs, begin) = match layers.last() {
                     None => (entered.clone(), offsets(layout, group)),
@@ -118,21 +120,21 @@ fn literal_slopes(network: &Network, observations: &Observations) -> Gradients {
             let four = |[a, b, c, d]: [f32; BLOCK]| (a + b) + (c + d);
             sums.output_bias += four(errors);
             let mut slopes = vec![vec![0.0; width]; BLOCK];
-            for unit in 0..width {
-                for place in 0..BLOCK {
-                    sums.output.as_flattened_mut()[unit] += errors[place] * last[place][unit];
-                    slopes[place][unit] =
-                        if last[place][unit] > 0.0 { errors[place] * output[unit] } else { 0.0 };
+            for (place, slopes) in slopes.iter_mut().enumerate() {
+                for (unit, slope) in slopes.iter_mut().enumerate() {
+                    let active = last[place][unit];
+                    sums.output.as_flattened_mut()[unit] += errors[place] * active;
+                    *slope = if active > 0.0 { errors[place] * output[unit] } else { 0.0 };
                 }
             }
             for index in (0..layout.layers).rev() {
                 let (inputs, begin, _) = &layers[index];
                 for unit in 0..width {
                     let sum = &mut sums.hidden[index];
-                    sum.bias.as_flattened_mut()[unit] +=
-                        four(std::array::from_fn(|place| slopes[place][unit]));
+                    let slopes: [f32; BLOCK] = std::array::from_fn(|place| slopes[place][unit]);
+                    sum.bias.as_flattened_mut()[unit] += four(slopes);
                     for (input, begin) in inputs.iter().zip(begin) {
-                        let scaled = std::array::from_fn(|place| input[place] * slopes[place][unit]);
+                        let scaled = std::array::from_fn(|place| input[place] * slopes[place]);
                         sum.weights.as_flattened_mut()[begin + unit] += four(scaled);
                     }
                 }
@@ -141,10 +143,10 @@ fn literal_slopes(network: &Network, observations: &Observations) -> Gradients {
                     for (place, above) in above.iter().enumerate() {
                         let above: Vec<Lane> =
                             above.chunks(LANES).map(|lane| lane.try_into().unwrap()).collect();
-                        for unit in 0..layout.width {
+                        for (unit, slope) in slopes[place][..layout.width].iter_mut().enumerate() {
                             let weights = &network.hidden[index].weights[unit * chunks..][..chunks];
                             let alive = layers[index - 1].2[place][unit] > 0.0;
-                            slopes[place][unit] = if alive { product(weights, &above) } else { 0.0 };
+                            *slope = if alive { product(weights, &above) } else { 0.0 };
                         }
                         slopes[place][layout.width..].fill(0.0);
                     }
