@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use pulp::{Arch, Simd, WithSimd};
-
+use super::downdate::{Term, subtract_from, subtract_multiples, subtracted};
+use super::product::{met, products};
 use super::sparse::Sparse;
 use crate::evidence::packed;
 
@@ -92,14 +92,39 @@ impl Inverse {
     }
 
     /// Returns Pφ, where P is this inverse.
+    #[cfg(test)]
     pub(crate) fn times(&self, phi: &Sparse) -> Vec<f64> {
-        let mut v = vec![0.0; self.parameters];
+        let v = self.base_times(&[phi]).remove(0);
+        self.less_columns(phi, v)
+    }
+
+    /// Returns Bφ for each of some vectors, where B is the matrix that vectors are still to be subtracted from.
+    pub(crate) fn base_times(&self, phis: &[&Sparse]) -> Vec<Vec<f64>> {
         match &self.base {
-            Base::Ridge(entry) => phi.iter().for_each(|(index, value)| v[index] = value * entry),
-            Base::Whole(matrix) => multiply(matrix, phi, &mut v),
+            Base::Ridge(entry) => {
+                let scaled = |phi: &&Sparse| {
+                    let mut v = vec![0.0; self.parameters];
+                    phi.iter().for_each(|(index, value)| v[index] = value * entry);
+                    v
+                };
+                phis.iter().map(scaled).collect()
+            }
+            Base::Whole(matrix) => products(matrix, phis, self.parameters),
         }
-        Arch::new().dispatch(Project { v: &mut v, phi, columns: &self.columns });
+    }
+
+    /// Turns Bφ into Pφ: subtracts Σ s·v(vᵀφ) over the vectors that wait.
+    pub(crate) fn less_columns(&self, phi: &Sparse, mut v: Vec<f64>) -> Vec<f64> {
+        let term = |column: &Column| column.scale * phi.dot(&column.vector);
+        let terms: Vec<Term<'_>> =
+            self.columns.iter().map(|column| (term(column), column.vector.as_slice())).collect();
+        subtract_multiples(&mut v, &terms);
         v
+    }
+
+    /// How many vectors may be subtracted before the matrix that they wait for changes.
+    pub(crate) fn room(&self) -> usize {
+        self.limit().saturating_sub(self.columns.len())
     }
 
     /// Returns φᵀPφ. Rounding errors below zero are raised to zero.
@@ -127,13 +152,17 @@ impl Inverse {
     /// Makes this one matrix from which nothing is left to be subtracted, and shares it.
     pub(crate) fn fold(&mut self) -> Arc<Vec<f64>> {
         let columns = std::mem::take(&mut self.columns);
-        let whole = match &self.base {
-            Base::Whole(matrix) if columns.is_empty() => Arc::clone(matrix),
-            Base::Whole(matrix) => Arc::new(subtracted(matrix, &columns)),
-            Base::Ridge(entry) => Arc::new(subtracted(&ridge(self.parameters, *entry), &columns)),
-        };
-        self.base = Base::Whole(Arc::clone(&whole));
-        whole
+        if let Base::Ridge(entry) = &self.base {
+            self.base = Base::Whole(Arc::new(ridge(self.parameters, *entry)));
+        }
+        let Base::Whole(matrix) = &mut self.base else { unreachable!("it was made a matrix") };
+        if !columns.is_empty() {
+            match Arc::get_mut(matrix) {
+                Some(own) => subtract_from(own, &columns),
+                None => *matrix = Arc::new(subtracted(matrix, &columns)),
+            }
+        }
+        Arc::clone(matrix)
     }
 
     /// The sum of some inverses, each times `share`, packed. None of them needs a matrix for it.
@@ -182,112 +211,6 @@ pub(crate) fn quadratic(matrix: &[f64], phi: &Sparse) -> f64 {
         sum += value * (2.0 * inner + value * row[index]);
     }
     sum.max(0.0)
-}
-
-/// Σ φⱼ·rowⱼ over entries left of the diagonal. Four sums side by side, because each addition waits for the one before.
-#[inline]
-fn met(row: &[f64], indices: &[u32], values: &[f64]) -> f64 {
-    let mut sums = [0.0; 4];
-    let (four, rest) = indices.as_chunks::<4>();
-    let (weights, last) = values.as_chunks::<4>();
-    for (indices, weights) in four.iter().zip(weights) {
-        for lane in 0..4 {
-            sums[lane] += weights[lane] * row[indices[lane] as usize];
-        }
-    }
-    for (index, weight) in rest.iter().zip(last) {
-        sums[0] += weight * row[*index as usize];
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3])
-}
-
-/// v += Pφ of a packed matrix.
-fn multiply(matrix: &[f64], phi: &Sparse, v: &mut [f64]) {
-    let (indices, values) = (phi.indices(), phi.values());
-    let mut known = 0;
-    for i in 0..v.len() {
-        let row = &matrix[packed(i)..=packed(i) + i];
-        v[i] += met(row, &indices[..known], &values[..known]);
-        if known < indices.len() && indices[known] as usize == i {
-            let weight = values[known];
-            // The same row is a column for those before it.
-            for (entry, p) in v.iter_mut().zip(row) {
-                *entry += weight * p;
-            }
-            known += 1;
-        }
-    }
-}
-
-/// The packed matrix P − Σ s·vvᵀ.
-pub(crate) fn subtracted(matrix: &[f64], columns: &[Column]) -> Vec<f64> {
-    Arch::new().dispatch(Subtract { matrix, columns })
-}
-
-/// P − Σ s·vvᵀ in one pass. Each entry is computed on its own, so that the width of vectors changes
-/// no bit.
-struct Subtract<'a> {
-    matrix: &'a [f64],
-    columns: &'a [Column],
-}
-
-impl WithSimd for Subtract<'_> {
-    type Output = Vec<f64>;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Vec<f64> {
-        let mut into = Vec::with_capacity(self.matrix.len());
-        let mut rest = self.matrix;
-        let mut i = 0;
-        while !rest.is_empty() {
-            let (row, later) = rest.split_at(i + 1);
-            rest = later;
-            let start = into.len();
-            into.extend_from_slice(row);
-            for column in self.columns {
-                let multiple = column.scale * column.vector[i];
-                // Much of a gradient is zero, and so are the first vectors.
-                if multiple != 0.0 {
-                    subtract(simd, &mut into[start..], multiple, &column.vector[..=i]);
-                }
-            }
-            i += 1;
-        }
-        into
-    }
-}
-
-/// v ← v − Σ s·v'v'ᵀφ.
-struct Project<'a> {
-    v: &'a mut [f64],
-    phi: &'a Sparse,
-    columns: &'a [Column],
-}
-
-impl WithSimd for Project<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        for column in self.columns {
-            let multiple = column.scale * self.phi.dot(&column.vector);
-            subtract(simd, self.v, multiple, &column.vector);
-        }
-    }
-}
-
-/// row ← row − multiple·v.
-#[inline(always)]
-fn subtract<S: Simd>(simd: S, row: &mut [f64], multiple: f64, v: &[f64]) {
-    let splat = simd.splat_f64s(multiple);
-    let (head, tail) = S::as_mut_simd_f64s(row);
-    let (v_head, v_tail) = S::as_simd_f64s(v);
-    for (p, v) in head.iter_mut().zip(v_head) {
-        *p = simd.sub_f64s(*p, simd.mul_f64s(splat, *v));
-    }
-    for (p, v) in tail.iter_mut().zip(v_tail) {
-        *p -= multiple * v;
-    }
 }
 
 #[cfg(test)]

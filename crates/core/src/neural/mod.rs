@@ -3,6 +3,7 @@
 
 pub(crate) mod config;
 pub(crate) mod diagonal;
+pub(crate) mod downdate;
 pub(crate) mod fn_agent;
 pub(crate) mod fn_ucb;
 pub(crate) mod inverse;
@@ -17,6 +18,7 @@ pub(crate) mod open_round;
 #[cfg(test)]
 pub(crate) mod plain;
 pub(crate) mod pooled;
+pub(crate) mod product;
 pub(crate) mod rows;
 pub(crate) mod scoring;
 pub(crate) mod seat_width;

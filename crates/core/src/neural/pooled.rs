@@ -86,9 +86,10 @@ impl PooledAgent {
 
     fn end_iteration(&mut self) {
         let mut news = Vec::new();
-        for (user, row) in std::mem::take(&mut self.rows) {
-            self.statistic.learn(&row.phi, row.reward);
-            if let Some(pooled) = self.users.get_mut(&user) {
+        let (users, rows): (Vec<UserId>, Vec<Row>) = std::mem::take(&mut self.rows).into_iter().unzip();
+        self.statistic.learn_all(&rows, |_| ());
+        for (user, row) in users.iter().zip(rows) {
+            if let Some(pooled) = self.users.get_mut(user) {
                 pooled.own.learn_and_tell(&row.phi, row.reward, |column| news.push(column.clone()));
             }
         }

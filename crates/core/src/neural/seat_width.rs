@@ -1,7 +1,8 @@
 //! What a coordinator or a relay of networks knows of the width of one that joined it: an agent's own statistic, or for a relay
 //! the sum of the inverses of all agents below it.
 
-use super::inverse::{Column, subtracted};
+use super::downdate::subtracted;
+use super::inverse::Column;
 use super::message::{NetworkEvidence, NetworkPart, WidthSum};
 use super::rows::unwrap;
 use super::statistic::Statistic;
@@ -85,15 +86,28 @@ pub(crate) fn mean_of_all<'a>(seats: impl Iterator<Item = &'a SeatWidth>) -> Opt
 }
 
 /// Adds evidence that was checked to a statistic, and says what is subtracted from the inverse of a whole matrix.
-pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, mut tell: impl FnMut(&Column)) {
+pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, tell: impl FnMut(&Column)) {
     match evidence {
         NetworkEvidence::Full(factor) => {
-            for row in unwrap(factor).expect("it was checked when it came") {
-                statistic.learn_and_tell(&row.phi, row.reward, &mut tell);
-            }
+            let rows = unwrap(factor).expect("it was checked when it came");
+            statistic.learn_all(&rows, tell);
         }
         NetworkEvidence::Diagonal { squares, moment, .. } => {
             statistic.add_diagonal(squares, moment);
         }
     }
+}
+
+/// Adds the evidence of several agents, which was checked, to a statistic.
+pub(crate) fn add_all<'e>(statistic: &mut Statistic, parts: impl Iterator<Item = &'e NetworkEvidence>) {
+    let mut rows = Vec::new();
+    for evidence in parts {
+        match evidence {
+            NetworkEvidence::Full(factor) => {
+                rows.extend(unwrap(factor).expect("it was checked when it came"));
+            }
+            NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| ()),
+        }
+    }
+    statistic.learn_all(&rows, |_| ());
 }

@@ -7,6 +7,7 @@ use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::inverse::{Column, Inverse};
+use super::rows::Row;
 use super::sparse::Sparse;
 use crate::error::DecodeError;
 use crate::evidence::packed;
@@ -163,16 +164,8 @@ impl Statistic {
     pub(crate) fn learn_and_tell(&mut self, phi: &Sparse, y: f64, tell: impl FnOnce(&Column)) -> f64 {
         let gain = match &mut self.matrix {
             Matrix::Full(inverse) => {
-                // Sherman and Morrison: P ← P − vvᵀ/(1 + φᵀv), v = Pφ, and θ ← θ + v(y − φᵀθ)/(1 + φᵀv).
-                let vector = inverse.times(phi);
-                // Rounding may make a square of almost nothing negative.
-                let square = phi.dot(&vector).max(0.0);
-                let error = (y - phi.dot(&self.vector)) / (1.0 + square);
-                self.vector.iter_mut().zip(&vector).for_each(|(theta, v)| *theta += error * v);
-                let column = Column { scale: 1.0 / (1.0 + square), vector };
-                tell(&column);
-                inverse.subtract(column);
-                libm::log1p(square)
+                let product = inverse.base_times(&[phi]).remove(0);
+                learn_whole(inverse, &mut self.vector, phi, y, product, tell)
             }
             Matrix::Diagonal(diagonal) => {
                 let mut growth = Growth::default();
@@ -187,6 +180,24 @@ impl Statistic {
         };
         self.information += gain;
         gain
+    }
+
+    /// Adds observations in their order. A whole matrix is walked through once for as many of them as may wait to be subtracted
+    /// from it, and says what was subtracted from its inverse.
+    pub(crate) fn learn_all(&mut self, rows: &[Row], mut tell: impl FnMut(&Column)) {
+        let mut rest = rows;
+        while let (Matrix::Full(inverse), false) = (&mut self.matrix, rest.is_empty()) {
+            let (now, later) = rest.split_at(inverse.room().min(rest.len()));
+            let phis: Vec<&Sparse> = now.iter().map(|row| &row.phi).collect();
+            for (row, product) in now.iter().zip(inverse.base_times(&phis)) {
+                let (vector, y) = (&mut self.vector, row.reward);
+                self.information += learn_whole(inverse, vector, &row.phi, y, product, &mut tell);
+            }
+            rest = later;
+        }
+        for row in rest {
+            self.learn(&row.phi, row.reward);
+        }
     }
 
     /// Adds sums over observations to a diagonal.
@@ -265,6 +276,28 @@ impl Statistic {
     }
 }
 
+/// Adds the observation (φ, y) to an inverse and an estimate by Sherman and Morrison: P ← P − vvᵀ/(1 + φᵀv), v = Pφ, and
+/// θ ← θ + v(y − φᵀθ)/(1 + φᵀv). `product` is Bφ, with the matrix that vectors are still to be subtracted from. Returns by how
+/// much the information grew.
+fn learn_whole(
+    inverse: &mut Inverse,
+    theta: &mut [f64],
+    phi: &Sparse,
+    y: f64,
+    product: Vec<f64>,
+    tell: impl FnOnce(&Column),
+) -> f64 {
+    let vector = inverse.less_columns(phi, product);
+    // Rounding may make a square of almost nothing negative.
+    let square = phi.dot(&vector).max(0.0);
+    let error = (y - phi.dot(theta)) / (1.0 + square);
+    theta.iter_mut().zip(&vector).for_each(|(theta, v)| *theta += error * v);
+    let column = Column { scale: 1.0 / (1.0 + square), vector };
+    tell(&column);
+    inverse.subtract(column);
+    libm::log1p(square)
+}
+
 /// By how much the information of a diagonal grows with some observations.
 pub(crate) fn diagonal_growth<'a>(diagonal: &[f64], rows: impl Iterator<Item = &'a Sparse>) -> f64 {
     let mut squares = vec![0.0; diagonal.len()];
@@ -313,6 +346,28 @@ mod tests {
 
     fn gradient(stream: &mut Stream, dimension: usize) -> Vec<f64> {
         (0..dimension).map(|_| if stream.below(3) == 0 { 0.0 } else { stream.normal() }).collect()
+    }
+
+    #[test]
+    fn many_observations_at_once_have_the_bits_of_one_after_the_other() {
+        for kind in [Precondition::Full, Precondition::Diagonal] {
+            let mut stream = Seed(7).stream("test", 0, 0);
+            let mut single = Statistic::new(kind, 23, 0.5);
+            let mut together = single.clone();
+            for count in [0, 1, 3, 20, 5, 40, 1, 1] {
+                let row =
+                    |_| Row { phi: Sparse::from_dense(&gradient(&mut stream, 23)), reward: stream.normal() };
+                let rows: Vec<Row> = (0..count).map(row).collect();
+                let (mut told, mut told_together) = (Vec::new(), Vec::new());
+                for row in &rows {
+                    single.learn_and_tell(&row.phi, row.reward, |column| told.push(column.clone()));
+                }
+                together.learn_all(&rows, |column| told_together.push(column.clone()));
+                assert_eq!(told, told_together);
+                assert_eq!(single, together);
+                assert_eq!(single.information.to_bits(), together.information.to_bits());
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::inverse::{Column, subtracted};
+use super::downdate::subtracted;
+use super::inverse::Column;
 use super::statistic::Statistic;
 
 /// The inverses of some matrices, or with `mean` their mean.

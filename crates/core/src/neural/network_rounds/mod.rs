@@ -12,7 +12,7 @@ use super::inverse::Column;
 use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
 use super::network::Layout;
 use super::open_round::{OpenNetworkRound, check_network, check_part};
-use super::seat_width::{SeatWidth, add, mean_of_all};
+use super::seat_width::{SeatWidth, add_all, mean_of_all};
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
@@ -163,8 +163,8 @@ impl NetworkRounds {
     fn commit(&mut self, open: OpenNetworkRound, average: Vec<f64>) -> Vec<Outgoing> {
         let mut statistic = self.shared.statistic.clone();
         let before = statistic.information;
-        let news = || open.parts.iter().filter(|(_, part)| part.evidence.count() > 0);
-        news().for_each(|(_, part)| add(&mut statistic, &part.evidence, |_| ()));
+        let news = open.parts.values().map(|part| &part.evidence).filter(|evidence| evidence.count() > 0);
+        add_all(&mut statistic, news);
         statistic.fold();
         if !statistic.is_sound() {
             // Nothing usable came out: the last state stays, and nothing is lost.

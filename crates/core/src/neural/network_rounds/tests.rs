@@ -7,6 +7,7 @@ use crate::federation::Federation;
 use crate::ids::UserId;
 use crate::neural::fn_agent::FnAgent;
 use crate::neural::rows::unwrap;
+use crate::neural::seat_width::add;
 use crate::neural::{
     AlphaRule, FeaturePoint, NetworkEvidence, NeuralConfig, Precondition, TrainingData, TrainingMode, Trigger,
 };

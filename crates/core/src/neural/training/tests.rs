@@ -1,6 +1,6 @@
 //! Training against steps of the plain network.
 
-use super::super::network::Layout;
+use super::super::network::{product, rectify, total};
 use super::super::plain::Plain;
 use super::*;
 use crate::random::Seed;
@@ -70,6 +70,115 @@ fn steps_are_those_of_a_plain_network() {
             }
             assert_ne!(network, start);
         }
+    }
+}
+
+/// The inputs of a layer, where their weights begin, and what it puts out for each observation of a block.
+type LiteralLayer = (Vec<ObservationBlock>, Vec<usize>, Vec<Vec<f32>>);
+
+/// What all observations say about the slope, unit by unit: the order in which everything is rounded.
+fn literal_slopes(network: &Network, observations: &Observations) -> Gradients {
+    let layout = network.layout;
+    let (chunks, width) = (layout.chunks(), layout.chunks() * LANES);
+    let mut sums =
+        Gradients { hidden: network.hidden.clone(), output: network.output.clone(), output_bias: 0.0 };
+    sums.clear();
+    for group in observations.groups() {
+        for (features, rewards, count) in group.blocks() {
+            let mut entered = vec![[0.0; BLOCK]; offsets(layout, group).len()];
+            enter(layout.kind, features, &mut entered);
+            let mut layers: Vec<LiteralLayer> = Vec::new();
+            for (index, layer) in network.hidden.iter().enumerate() {
+                let (inputs, begin) = match layers.last() {
+                    None => (entered.clone(), offsets(layout, group)),
+                    Some((_, _, out)) => (
+                        (0..layout.width).map(|unit| std::array::from_fn(|place| out[place][unit])).collect(),
+                        (0..layout.width).map(|unit| unit * width).collect(),
+                    ),
+                };
+                let (weights, bias) =
+                    (network.hidden[index].weights.as_flattened(), layer.bias.as_flattened());
+                let put_out = |place: usize, unit: usize| {
+                    let mut sum = bias[unit];
+                    for (input, begin) in inputs.iter().zip(&begin) {
+                        sum += input[place] * weights[begin + unit];
+                    }
+                    rectify(sum)
+                };
+                let out =
+                    (0..BLOCK).map(|place| (0..width).map(|unit| put_out(place, unit)).collect()).collect();
+                layers.push((inputs, begin, out));
+            }
+            let last = &layers.last().unwrap().2;
+            let (output, scale) = (network.output.as_flattened(), layout.output_scale());
+            let mut errors = [0.0; BLOCK];
+            for place in 0..count {
+                let mut lanes = [0.0; LANES];
+                (0..width).for_each(|unit| lanes[unit % LANES] += output[unit] * last[place][unit]);
+                errors[place] = (scale * (network.output_bias + total(&lanes)) - rewards[place]) * scale;
+            }
+            let four = |[a, b, c, d]: [f32; BLOCK]| (a + b) + (c + d);
+            sums.output_bias += four(errors);
+            let mut slopes = vec![vec![0.0; width]; BLOCK];
+            for (place, slopes) in slopes.iter_mut().enumerate() {
+                for (unit, slope) in slopes.iter_mut().enumerate() {
+                    let active = last[place][unit];
+                    sums.output.as_flattened_mut()[unit] += errors[place] * active;
+                    *slope = if active > 0.0 { errors[place] * output[unit] } else { 0.0 };
+                }
+            }
+            for index in (0..layout.layers).rev() {
+                let (inputs, begin, _) = &layers[index];
+                for unit in 0..width {
+                    let sum = &mut sums.hidden[index];
+                    let slopes: [f32; BLOCK] = std::array::from_fn(|place| slopes[place][unit]);
+                    sum.bias.as_flattened_mut()[unit] += four(slopes);
+                    for (input, begin) in inputs.iter().zip(begin) {
+                        let scaled = std::array::from_fn(|place| input[place] * slopes[place]);
+                        sum.weights.as_flattened_mut()[begin + unit] += four(scaled);
+                    }
+                }
+                if index > 0 {
+                    let above = slopes.clone();
+                    for (place, above) in above.iter().enumerate() {
+                        let above: Vec<Lane> =
+                            above.chunks(LANES).map(|lane| lane.try_into().unwrap()).collect();
+                        for (unit, slope) in slopes[place][..layout.width].iter_mut().enumerate() {
+                            let weights = &network.hidden[index].weights[unit * chunks..][..chunks];
+                            let alive = layers[index - 1].2[place][unit] > 0.0;
+                            *slope = if alive { product(weights, &above) } else { 0.0 };
+                        }
+                        slopes[place][layout.width..].fill(0.0);
+                    }
+                }
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn blocks_have_the_bits_of_one_unit_after_the_other() {
+    for (kind, dimension, width, layers) in [
+        (NetworkKind::Plain, 9, 50, 1),
+        (NetworkKind::Plain, 5, 20, 1),
+        (NetworkKind::Plain, 3, 32, 2),
+        (NetworkKind::Plain, 3, 9, 3),
+        (NetworkKind::Tangent, 4, 10, 2),
+        (NetworkKind::Tangent, 4, 64, 1),
+    ] {
+        let layout = Layout { kind, dimension, width, layers };
+        let mut network = Network::start(layout, &mut Seed(1).stream("test", 0, 0));
+        let (start, (observations, _)) = (network.clone(), data(dimension, 27));
+        let mut literal = network.clone();
+        let training = Training { rate: 0.002, regularization: 0.3 };
+        assert!(training.fit(&mut network, &start, &observations, 3));
+        let (rate, slope, decay) = training.factors(layout, observations.len());
+        for _ in 0..3 {
+            let anchor = (kind == NetworkKind::Tangent).then_some(&start);
+            literal_slopes(&literal, &observations).apply(&mut literal, anchor, rate, slope, decay);
+        }
+        assert_eq!(network, literal, "{layout:?}");
     }
 }
 
