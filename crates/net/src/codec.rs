@@ -7,8 +7,7 @@ use std::marker::PhantomData;
 
 use prost::Message;
 use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
-use tonic_prost::{ProstCodec, ProstEncoder};
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Bytes of a buffer at first, and beyond which it is passed on.
 const BUFFERS: (usize, usize) = (64, 32 << 10);
@@ -30,15 +29,34 @@ where
 {
     type Encode = T;
     type Decode = U;
-    type Encoder = ProstEncoder<T>;
+    type Encoder = FrameEncoder<T>;
     type Decoder = FrameDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFERS.0, BUFFERS.1))
+        FrameEncoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
         FrameDecoder(PhantomData)
+    }
+}
+
+/// Encodes one message into a buffer that is as long as it needs: a small one that grows is copied several times.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameEncoder<T>(PhantomData<T>);
+
+impl<T: Message> Encoder for FrameEncoder<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, message: T, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.reserve(message.encoded_len());
+        message.encode_raw(buffer);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(BUFFERS.0, BUFFERS.1)
     }
 }
 

@@ -50,6 +50,8 @@ mod codec;
 pub mod coordinator;
 #[cfg(feature = "coordinator")]
 pub mod federation;
+#[cfg(feature = "coordinator")]
+mod gathered;
 #[cfg(any(feature = "sidecar", feature = "coordinator"))]
 mod http;
 mod lengths;

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use posse_core::{AgentId, Algorithm, Arms, Federation, Seed, Shape, UserId};
 use posse_net::agent::Carriage;
-use posse_net::load::{Uploaded, idle, upload};
+use posse_net::load::{Uploaded, choose_over_http, idle, upload};
 use posse_net::{Agent, AgentConfig};
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::runtime::runtime;
 use super::{Ending, print, print_json};
@@ -417,59 +416,6 @@ async fn over_http(sidecar: &Process, connections: usize, each: usize) -> anyhow
     let address = sidecar.url.split("//").nth(1).context("no address")?;
     let rows = |offer: &Arms| (0..offer.len()).map(|arm| offer.row(arm).to_vec()).collect::<Vec<_>>();
     let body = |offer: &Arms| serde_json::json!({ "arms": rows(offer) }).to_string();
-    let questions = offers()?.iter().map(|offer| request("/choose", &body(offer))).collect::<Vec<_>>();
-    let questions = std::sync::Arc::new(questions);
-    let mut streams = Vec::new();
-    for _ in 0..connections {
-        let stream = tokio::net::TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        streams.push(stream);
-    }
-    let began = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for mut stream in streams {
-        let questions = std::sync::Arc::clone(&questions);
-        tasks.spawn(async move {
-            for round in 0..each {
-                let chosen = ask(&mut stream, &questions[round % questions.len()]).await?;
-                let chosen: serde_json::Value = serde_json::from_slice(&chosen)?;
-                let reward =
-                    serde_json::json!({ "id": chosen["id"], "reward": (round % 3) as f64 }).to_string();
-                ask(&mut stream, &request("/reward", &reward)).await?;
-            }
-            anyhow::Ok(())
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done??;
-    }
-    Ok((connections * each) as f64 / began.elapsed().as_secs_f64())
-}
-
-/// A request with a JSON body.
-fn request(path: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    let head = "host: localhost\r\ncontent-type: application/json";
-    format!("POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
-}
-
-/// Sends a request over an open connection and returns the body of the answer.
-async fn ask(stream: &mut tokio::net::TcpStream, request: &[u8]) -> anyhow::Result<Vec<u8>> {
-    stream.write_all(request).await?;
-    let mut answer = Vec::with_capacity(512);
-    loop {
-        if stream.read_buf(&mut answer).await? == 0 {
-            bail!("the sidecar hung up");
-        }
-        let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = std::str::from_utf8(&answer[..end])?;
-        if !head.starts_with("HTTP/1.1 200 ") {
-            bail!("the sidecar answered {}", head.lines().next().unwrap_or_default());
-        }
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-        let length: usize = length.context("an answer without a length")?;
-        if answer.len() >= end + 4 + length {
-            return Ok(answer.split_off(end + 4));
-        }
-    }
+    let bodies = offers()?.iter().map(body).collect::<Vec<_>>();
+    Ok(choose_over_http(address, &bodies, connections, each).await?)
 }

@@ -81,8 +81,9 @@ impl LogEntry {
             return self.encode();
         }
         // Of the fields before the event, encoded with their tags, only the event itself is missing.
-        let mut entry = v1::LogEntry { agent: agent.0, tick: self.tick.0, event: None }.encode_to_vec();
-        entry.reserve(frame.len() + 11);
+        let head = v1::LogEntry { agent: agent.0, tick: self.tick.0, event: None };
+        let mut entry = Vec::with_capacity(head.encoded_len() + 11 + frame.len());
+        head.encode_raw(&mut entry);
         encode_key(ACCEPTED, WireType::LengthDelimited, &mut entry);
         encode_varint(frame.len() as u64, &mut entry);
         entry.extend_from_slice(frame);

@@ -15,6 +15,7 @@ mod set_aside;
 mod sidecar;
 
 use std::fmt;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -166,7 +167,12 @@ impl Agent {
     /// coordinator for the rules of the federation first, again and again until there is an answer.
     ///
     /// Must be called in a tokio runtime, in which it goes on to carry messages.
-    pub async fn start(config: AgentConfig) -> Result<Self, AgentError> {
+    pub fn start(config: AgentConfig) -> Pin<Box<dyn Future<Output = Result<Self, AgentError>> + Send>> {
+        // An object, so that the link is translated with the optimisation of this crate, whatever that of the program is.
+        Box::pin(Self::begin(config))
+    }
+
+    async fn begin(config: AgentConfig) -> Result<Self, AgentError> {
         config.check()?;
         let config = AgentConfig { clock: config.clock.clone().steady(), ..config };
         let mut carrier = Carrier::new(&config)?;

@@ -22,9 +22,8 @@ use tokio::time::{Instant, Sleep};
 use tonic::transport::server::Connected;
 use tracing::warn;
 
-use super::gathered::Gathered;
 use crate::federation::Reason;
-
+use crate::gathered::Gathered;
 use crate::metrics::Metrics;
 
 /// What must have come before a connection counts as one: the preface of HTTP/2.

@@ -3,7 +3,6 @@
 mod admin;
 mod config;
 pub(crate) mod files;
-pub(crate) mod gathered;
 mod guard;
 mod incoming;
 mod limits;

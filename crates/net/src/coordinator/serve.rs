@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,7 +35,16 @@ const ADMIN_CONNECTIONS: usize = 256;
 
 /// Starts a coordinator: opens every federation from its log, then listens for agents. Fails if the settings
 /// are impossible, a file cannot be read or an address is taken.
-pub async fn serve(mut config: ServeConfig, options: Options) -> Result<Running, ServeError> {
+pub fn serve(
+    config: ServeConfig,
+    options: Options,
+) -> Pin<Box<dyn Future<Output = Result<Running, ServeError>> + Send>> {
+    // The compiler translates the body of an `async fn` in the crate that polls it, and with it all of HTTP/2. As an object
+    // it is translated here, with the optimisation of this crate and not that of the program around it.
+    Box::pin(start(config, options))
+}
+
+async fn start(mut config: ServeConfig, options: Options) -> Result<Running, ServeError> {
     config.check(options.insecure)?;
     let metrics = Metrics::default();
     metrics.build(options.commit.as_deref());

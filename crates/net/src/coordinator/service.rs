@@ -138,7 +138,7 @@ impl ServiceState {
         frame: Received<v1::UpFrame>,
     ) -> Result<(UpFrame, Bytes, OwnedSemaphorePermit), Refusal> {
         let length = frame.length();
-        let longest = caller.federation.config().longest_frame();
+        let longest = caller.federation.longest_frame();
         if length > longest {
             let why = format!("a frame of {length} bytes: this federation's have at most {longest}");
             return Err(Refusal::new(Reason::TooLarge, why));

@@ -145,7 +145,7 @@ impl Stream for Doorway {
             let next = std::task::ready!(Pin::new(&mut self.incoming).poll_next(context));
             let Some(watched) = next.transpose()? else { return Poll::Ready(None) };
             let Some(certificates) = &self.certificates else {
-                return Poll::Ready(Some(Ok(Connection::Plain(watched))));
+                return Poll::Ready(Some(Ok(Connection::Plain(Box::new(watched)))));
             };
             let (acceptor, patience) = (certificates.acceptor(), self.patience);
             self.handshakes.spawn(async move {
@@ -164,7 +164,7 @@ impl Stream for Doorway {
 
 /// A connection of an agent, encrypted or not.
 pub(super) enum Connection {
-    Plain(Watched),
+    Plain(Box<Watched>),
     Secured(Box<TlsStream<Watched>>),
 }
 

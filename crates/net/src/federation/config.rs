@@ -287,14 +287,14 @@ impl FederationConfig {
     /// agent had shared is left out; that needs all entries since the beginning, so with a saved state before the
     /// retraction it fails.
     pub fn replay(&self, replay: &Replay) -> Result<Hub, FederationError> {
-        self.replay_with(replay, |_| {})
+        self.replay_with(replay, |_, _| {})
     }
 
-    /// The same, with a look at every entry that counts, in order.
+    /// The same, with a look at every entry that counts and at its bytes, in order.
     pub(super) fn replay_with(
         &self,
         replay: &Replay,
-        mut look: impl FnMut(&LogEntry),
+        mut look: impl FnMut(&LogEntry, &[u8]),
     ) -> Result<Hub, FederationError> {
         let mut hub = self.hub()?;
         let retracted = retractions(&replay.entries)?.unwrap_or_default();
@@ -311,7 +311,7 @@ impl FederationConfig {
                 entry = whole.without(*agent).map_err(|error| broken(index, &error))?;
             }
             if let Some(entry) = entry {
-                look(&entry);
+                look(&entry, bytes);
                 hub.replay(entry).map_err(|error| broken(index, &error))?;
             }
         }

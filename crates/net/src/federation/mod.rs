@@ -125,6 +125,8 @@ pub struct FederationHandle {
     config: Arc<FederationConfig>,
     commands: mpsc::Sender<Command>,
     standing: Arc<Mutex<Standing>>,
+    /// [`FederationConfig::longest_frame`], which every frame is compared with.
+    longest_frame: u64,
 }
 
 /// How a federation is doing, for health and metrics.
@@ -373,13 +375,19 @@ impl FederationHandle {
         let standing = Arc::new(Mutex::new(Standing::default()));
         let config = Arc::new(config);
         owner::spawn(Arc::clone(&config), kept, watching, Arc::clone(&standing), queue)?;
-        Ok(Self { config, commands, standing })
+        let longest_frame = config.longest_frame();
+        Ok(Self { config, commands, standing, longest_frame })
     }
 
     /// Returns the settings that all members of the federation agree on.
     #[must_use]
     pub fn config(&self) -> &FederationConfig {
         &self.config
+    }
+
+    /// Bytes of the longest frame that is taken.
+    pub(crate) const fn longest_frame(&self) -> u64 {
+        self.longest_frame
     }
 
     /// Returns a copy of the counters for health and metrics, as the owner thread last wrote them.

@@ -72,8 +72,8 @@ impl OutboxState {
 }
 
 impl Outbox {
-    /// Puts a frame behind those that wait.
-    pub(crate) fn post(&self, frame: Box<DownFrame>) -> Posted {
+    /// Puts a frame behind those that wait. If the agent's end sleeps until one comes, its waker is added to `sleepers`.
+    pub(crate) fn post(&self, frame: Box<DownFrame>, sleepers: &mut Vec<Waker>) -> Posted {
         let mut queue = self.0.queue();
         if queue.unread || queue.ended.is_some() {
             return Posted::Unread;
@@ -82,9 +82,7 @@ impl Outbox {
             return Posted::Dropped;
         }
         queue.frames.push_back(frame);
-        let reader = queue.reader.take();
-        drop(queue);
-        reader.into_iter().for_each(Waker::wake);
+        sleepers.extend(queue.reader.take());
         Posted::Queued
     }
 
@@ -174,8 +172,9 @@ mod tests {
     #[tokio::test]
     async fn frames_come_in_order_and_the_reason_after_them() {
         let (outbox, mut outgoing, over) = outbox();
-        assert_eq!(outbox.post(frame(1)), Posted::Queued);
-        assert_eq!(outbox.post(frame(2)), Posted::Queued);
+        let mut sleepers = Vec::new();
+        assert_eq!(outbox.post(frame(1), &mut sleepers), Posted::Queued);
+        assert_eq!(outbox.post(frame(2), &mut sleepers), Posted::Queued);
         outbox.end(Status::aborted("another took over"));
         // The first end gives the reason; a later one changes nothing.
         over.end(Ok(()));
@@ -189,10 +188,11 @@ mod tests {
     #[tokio::test]
     async fn a_full_queue_drops_frames_and_still_ends_with_the_reason() {
         let (outbox, mut outgoing, _over) = outbox();
+        let mut sleepers = Vec::new();
         for sequence in 0..MAX_FRAMES as u64 {
-            assert_eq!(outbox.post(frame(sequence)), Posted::Queued);
+            assert_eq!(outbox.post(frame(sequence), &mut sleepers), Posted::Queued);
         }
-        assert_eq!(outbox.post(frame(99)), Posted::Dropped);
+        assert_eq!(outbox.post(frame(99), &mut sleepers), Posted::Dropped);
         outbox.end(Status::unauthenticated("revoked"));
         for sequence in 0..MAX_FRAMES as u64 {
             assert_eq!(outgoing.next().await.unwrap().unwrap().sequence, sequence);
@@ -210,7 +210,7 @@ mod tests {
         let (owner, outgoing, over) = outbox();
         drop(outgoing);
         (&over).await;
-        assert_eq!(owner.post(frame(1)), Posted::Unread);
+        assert_eq!(owner.post(frame(1), &mut Vec::new()), Posted::Unread);
     }
 
     #[test]
@@ -227,8 +227,14 @@ mod tests {
         let mut context = Context::from_waker(&waker);
         let (outbox, mut outgoing, over) = outbox();
         assert!(Pin::new(&mut outgoing).poll_next(&mut context).is_pending());
-        outbox.post(frame(1));
+        let mut sleepers = Vec::new();
+        outbox.post(frame(1), &mut sleepers);
+        outbox.post(frame(2), &mut sleepers);
+        // Waking is left to the caller, who has more of them.
+        assert_eq!((woken(), sleepers.len()), (0, 1));
+        sleepers.into_iter().for_each(Waker::wake);
         assert_eq!(woken(), 1);
+        assert!(Pin::new(&mut outgoing).poll_next(&mut context).is_ready());
         assert!(Pin::new(&mut outgoing).poll_next(&mut context).is_ready());
         assert!(Pin::new(&mut outgoing).poll_next(&mut context).is_pending());
         assert!(Pin::new(&mut &over).poll(&mut context).is_pending());

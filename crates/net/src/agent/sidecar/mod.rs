@@ -1,5 +1,6 @@
 //! An agent as a process of its own: choose and reward over HTTP and JSON.
 
+mod decimal;
 mod offer;
 mod openapi;
 

@@ -11,6 +11,8 @@ use axum::http::header;
 use axum::response::Json;
 use serde::Deserialize;
 
+use super::decimal;
+
 /// An offer: for whom to choose, and the features of each arm.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,7 +101,10 @@ impl<'t> Scanner<'t> {
 
     /// A number without sign, fraction and exponent.
     fn natural(&mut self) -> Option<u64> {
-        let number = self.number()?;
+        self.peek()?;
+        let from = self.at;
+        self.number()?;
+        let number = &self.text[from..self.at];
         number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
     }
 
@@ -107,10 +112,7 @@ impl<'t> Scanner<'t> {
     fn rows(&mut self) -> Option<Vec<Vec<f64>>> {
         let mut features = 0;
         self.list(0, |scanner| {
-            let row = scanner.list(features, |scanner| {
-                let number = scanner.number()?.parse::<f64>().ok()?;
-                number.is_finite().then_some(number)
-            })?;
+            let row = scanner.list(features, Self::number)?;
             features = row.len();
             Some(row)
         })
@@ -134,42 +136,12 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The text of a number, as JSON writes them: Rust reads more than that, for example `.5` and `inf`.
-    fn number(&mut self) -> Option<&'t str> {
+    /// A finite number.
+    fn number(&mut self) -> Option<f64> {
         self.peek()?;
-        let rest = &self.text[self.at..];
-        let bytes = rest.as_bytes();
-        let byte = |at: usize| bytes.get(at).copied();
-        let digits = |from: usize| {
-            let mut end = from;
-            while end < bytes.len() && bytes[end].is_ascii_digit() {
-                end += 1;
-            }
-            end - from
-        };
-        let first = usize::from(byte(0) == Some(b'-'));
-        let whole = digits(first);
-        if whole == 0 || (whole > 1 && byte(first) == Some(b'0')) {
-            return None;
-        }
-        let mut end = first + whole;
-        if byte(end) == Some(b'.') {
-            let fraction = digits(end + 1);
-            if fraction == 0 {
-                return None;
-            }
-            end += 1 + fraction;
-        }
-        if matches!(byte(end), Some(b'e' | b'E')) {
-            let sign = usize::from(matches!(byte(end + 1), Some(b'+' | b'-')));
-            let exponent = digits(end + 1 + sign);
-            if exponent == 0 {
-                return None;
-            }
-            end += 1 + sign + exponent;
-        }
-        self.at += end;
-        Some(&rest[..end])
+        let (value, end) = decimal::number(self.text, self.at)?;
+        self.at = end;
+        Some(value)
     }
 }
 

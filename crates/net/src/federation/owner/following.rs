@@ -114,7 +114,7 @@ impl Owner {
             replay.entries = log.history()?.ok_or(FederationError::HistoryGone)?;
         }
         let mut last_words = LastWords::read(&mut *log);
-        let hub = self.config.replay_with(&replay, |entry| last_words.note(entry))?;
+        let hub = self.config.replay_with(&replay, |entry, bytes| last_words.note_kept(entry, bytes))?;
         let name = &self.config.name;
         if replay.torn_bytes > 0 {
             warn!(
@@ -226,7 +226,7 @@ impl Standby {
             if matches!(entry.event, LogEvent::Retracted(_)) {
                 return Ok(false);
             }
-            self.last_words.note(&entry);
+            self.last_words.note_kept(&entry, bytes);
             self.hub.replay(entry).map_err(|error| broken(error.to_string()))?;
         }
         Ok(true)

@@ -1,5 +1,6 @@
 //! From an agent's frame to the frames that answer it: who is heard, what the hub makes of it, where the answers go.
 
+use std::task::Waker;
 use std::time::Instant;
 
 use posse_core::session::{DownFrame, LogEvent, Step, UpFrame};
@@ -183,7 +184,7 @@ impl Owner {
     /// The same for what a hub did with the frame that came as `bytes`, which the log keeps as they are.
     fn follow_frame(&mut self, step: Step, bytes: &[u8], outcome: &mut Outcome) {
         for entry in &step.log {
-            self.last_words.note(entry);
+            self.last_words.note(entry, bytes);
             match &entry.event {
                 LogEvent::Joined(agent, life) => {
                     self.audit.note("joined", json!({ "agent": agent.0, "life": life.0 }));
@@ -208,11 +209,12 @@ impl Owner {
         }
     }
 
-    pub(super) fn deliver(&mut self, agent: AgentId, frame: DownFrame) {
+    /// Puts a frame where its agent reads it. If that is a link that sleeps, its waker is added to `sleepers`.
+    pub(super) fn deliver(&mut self, agent: AgentId, frame: DownFrame, sleepers: &mut Vec<Waker>) {
         let cost = frame.cost();
         let has_message = u64::from(frame.message.is_some());
         if let Some(link) = self.links.get(&agent) {
-            match link.outbox.post(Box::new(frame)) {
+            match link.outbox.post(Box::new(frame), sleepers) {
                 Posted::Queued => {
                     self.down.add(cost);
                     self.downloads += has_message;

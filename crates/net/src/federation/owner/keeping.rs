@@ -1,6 +1,7 @@
 //! First the log, then the answers; and what happens when the log fails.
 
 use std::sync::PoisonError;
+use std::task::Waker;
 use std::time::{Instant, SystemTime};
 
 use tracing::{error, warn};
@@ -9,6 +10,9 @@ use super::{Outcome, Owner};
 use crate::federation::{Reason, Refusal};
 use crate::log::LogError;
 use crate::trace::Way;
+
+/// So many tasks are woken one by one.
+const FEW: usize = 8;
 
 impl Owner {
     /// Writes and syncs the log, and only then sends the answers and frames.
@@ -36,9 +40,11 @@ impl Owner {
         for (reply, joined) in outcome.joined {
             let _ = reply.send(Ok(joined));
         }
+        let mut sleepers = Vec::new();
         for (agent, frame) in outcome.frames {
-            self.deliver(agent, frame);
+            self.deliver(agent, frame, &mut sleepers);
         }
+        self.wake(sleepers);
         if let Some(parent) = &self.parent {
             // A link that is full is a lossy link: the session says it again.
             outcome.up.into_iter().for_each(|frame| drop(parent.try_send(frame)));
@@ -63,6 +69,17 @@ impl Owner {
         if self.state.as_ref().is_some_and(|state| state.log.bytes_since_snapshot() >= limit) {
             self.save();
         }
+    }
+
+    /// Wakes the tasks that have something to send now.
+    fn wake(&self, sleepers: Vec<Waker>) {
+        if sleepers.len() < FEW {
+            sleepers.into_iter().for_each(Waker::wake);
+            return;
+        }
+        // Each task that is woken from a thread outside of the runtime goes through a queue that all threads share, with a lock
+        // and often a call of the system to wake one of them. A task of the runtime puts them into the queue of its own thread.
+        self.runtime.spawn(async move { sleepers.into_iter().for_each(Waker::wake) });
     }
 
     /// The log failed: what the hub did since the last sync never happened.

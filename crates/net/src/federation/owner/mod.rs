@@ -45,6 +45,8 @@ const BATCH: usize = 4096;
 
 struct Owner {
     config: Arc<FederationConfig>,
+    /// Where the tasks of links run.
+    runtime: Handle,
     open: OpenLog,
     /// Whether other processes may lead the federation, so that this one may have to wait for its turn.
     shared: bool,
@@ -127,6 +129,7 @@ pub(super) fn spawn(
     let Kept { open, shared, audit } = kept;
     let mut owner = Owner {
         config,
+        runtime: Handle::current(),
         open,
         shared,
         time: RunningTime::new(clock),
@@ -164,16 +167,16 @@ pub(super) fn spawn(
         owner.bring_back()?;
     }
     let name = format!("posse-{}", owner.config.name);
-    let runtime = Handle::current();
     std::thread::Builder::new()
         .name(name.chars().take(15).collect())
-        .spawn(move || owner.run(&runtime, queue))
+        .spawn(move || owner.run(queue))
         .map_err(LogError::io("thread"))?;
     Ok(())
 }
 
 impl Owner {
-    fn run(mut self, runtime: &Handle, mut queue: mpsc::Receiver<Command>) {
+    fn run(mut self, mut queue: mpsc::Receiver<Command>) {
+        let runtime = self.runtime.clone();
         let mut batch = Vec::new();
         if self.shared {
             self.take(&mut Vec::new());

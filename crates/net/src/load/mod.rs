@@ -2,21 +2,32 @@
 //!
 //! It speaks the protocol directly, without the agents' runtime, so that what is measured is the coordinator.
 
+mod http;
+
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use hyper_util::rt::TokioIo;
 use posse_core::session::UpFrame;
 use posse_core::wire::v1;
 use posse_core::{Epoch, Evidence, EvidenceUpload, Incarnation, Parcel, Seed, Uplink, Version};
 use serde::Serialize;
 use thiserror::Error;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::http::Uri;
+use tonic::codegen::{BoxFuture, Service};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
+pub use self::http::choose_over_http;
+use crate::gathered::Gathered;
 use crate::received::Received;
 use crate::v1::JoinRequest;
 use crate::v1::coordinator_client::CoordinatorClient;
@@ -80,8 +91,19 @@ struct GreetedLink {
 }
 
 /// Lets `agents` agents upload evidence of `dimension` features for `duration`, over `connections`.
-pub async fn upload(
+pub fn upload(
     url: &str,
+    agents: usize,
+    connections: usize,
+    dimension: usize,
+    duration: Duration,
+) -> Pin<Box<dyn Future<Output = Result<Uploaded, LoadError>> + Send>> {
+    // An object, so that it is translated with the optimisation of this crate.
+    Box::pin(keep_all_uploading(url.to_owned(), agents, connections, dimension, duration))
+}
+
+async fn keep_all_uploading(
+    url: String,
     agents: usize,
     connections: usize,
     dimension: usize,
@@ -89,7 +111,7 @@ pub async fn upload(
 ) -> Result<Uploaded, LoadError> {
     let mut channels = Vec::new();
     for _ in 0..connections {
-        channels.push(connect(url).await?);
+        channels.push(connect(&url).await?);
     }
     let evidence = evidence(dimension);
     let stop = Arc::new(AtomicBool::new(false));
@@ -138,12 +160,31 @@ pub async fn idle(url: &str, agents: usize) -> Result<Idle, LoadError> {
 
 async fn connect(url: &str) -> Result<Channel, Status> {
     let unusable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
-    Endpoint::from_shared(url.to_owned())
-        .map_err(unusable)?
-        .tcp_nodelay(true)
-        .connect()
-        .await
-        .map_err(unusable)
+    let endpoint = Endpoint::from_shared(url.to_owned()).map_err(unusable)?;
+    endpoint.connect_with_connector(Connector).await.map_err(unusable)
+}
+
+/// Opens connections that write the uploads of many agents at once.
+#[derive(Clone, Copy, Debug)]
+struct Connector;
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Gathered<TcpStream>>;
+    type Error = io::Error;
+    type Future = BoxFuture<Self::Response, io::Error>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        Box::pin(async move {
+            let authority = address.authority().ok_or(io::ErrorKind::InvalidInput)?;
+            let stream = TcpStream::connect(authority.as_str()).await?;
+            stream.set_nodelay(true)?;
+            Ok(TokioIo::new(Gathered::new(stream)))
+        })
+    }
 }
 
 async fn link(channel: Channel, agent: u64) -> Result<GreetedLink, Status> {
