@@ -54,7 +54,7 @@ fn liars_below_relays_are_found_as_without_relays() {
     ] {
         let flat = lying(seed, 0.3, lie, SyncLinUcb { join, ..robust() });
         let (seen, tally) = run(&flat);
-        assert!(tally.rounds > 20 && seen.set_aside.len() >= 6, "{lie:?}: {:?}", seen.set_aside);
+        assert!(tally.rounds > 8 && seen.set_aside.len() >= 6, "{lie:?}: {:?}", seen.set_aside);
         let believing = SyncLinUcb { robust: Robust::Off, join, ..robust() };
         let trusting = lying(seed, 0.3, lie, believing).run(&mut ()).unwrap();
         for topology in [tree(2, 1), tree(2, 7), tree(3, 3)] {
