@@ -43,7 +43,7 @@ pub(crate) struct Metric {
 impl Metric {
     /// Whether it is only shown where there are relays: elsewhere it says what another metric says.
     pub(crate) fn is_of_relays(&self) -> bool {
-        self.name == "messages_at_root"
+        self.name.ends_with("_at_root")
     }
 
     /// Returns the metric called `name`, if there is one.
@@ -110,7 +110,7 @@ const fn metric(name: &'static str, of: fn(&Tally) -> Measure) -> Metric {
 }
 
 /// Everything that is measured, in the order of columns.
-pub(crate) static METRICS: [Metric; 27] = [
+pub(crate) static METRICS: [Metric; 29] = [
     // Σ of what the chosen arms were worth less than the best ones, the same per agent, and Σ of rewards.
     metric("regret", |tally| Measure::Number(tally.regret)),
     metric("regret_each", |tally| Measure::Number(tally.regret_each())),
@@ -133,6 +133,9 @@ pub(crate) static METRICS: [Metric; 27] = [
     // Bytes of all messages.
     metric("bytes_up", |tally| Measure::Whole(tally.up.bytes)),
     metric("bytes_down", |tally| Measure::Whole(tally.down.bytes)),
+    // The same over the links of the coordinator itself.
+    metric("bytes_up_at_root", |tally| Measure::Whole(tally.bytes_at_root().0)),
+    metric("bytes_down_at_root", |tally| Measure::Whole(tally.bytes_at_root().1)),
     // Messages without statistics, both ways.
     metric("control_messages", |tally| Measure::Whole(tally.up.control + tally.down.control)),
     metric("agents_seen", |tally| Measure::Whole(tally.agents_seen)),

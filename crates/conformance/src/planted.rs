@@ -19,6 +19,8 @@ pub enum Fault {
     Forgets,
     /// It adds the gradients of its children up twice.
     DoublesGradients,
+    /// Where parts go up one by one, it says that the first is that of the agent with the last.
+    Misnames,
 }
 
 /// `algorithm` with relays that have a fault. Agents and coordinator are as they were. Of networks, those with diagonal statistics
@@ -80,6 +82,7 @@ impl FaultyRelay {
                 let nothing = Evidence::none(evidence.dimension());
                 Uplink::RoundEvidence { round, evidence: Parcel::wrap(&nothing) }
             }
+            Uplink::RoundParts { round, .. } => Uplink::RoundParts { round, parts: Vec::new() },
             Uplink::NetworkPart(mut part) => {
                 self.forgetting.insert(from, (false, part.evidence.count()));
                 multiply(&mut part.evidence, 0);
@@ -119,6 +122,21 @@ impl FaultyRelay {
                 self.sent = Some((self.whole, Counts { real, claimed: sum.count() }));
                 Uplink::RoundEvidence { round, evidence: Parcel::wrap(&sum) }
             }
+            Uplink::RoundParts { round, mut parts } => {
+                if self.fault == Fault::Misnames && parts.len() > 1 {
+                    let first = parts.remove(0);
+                    let last = parts.last_mut().expect("there were two");
+                    let mut sum = last.evidence.evidence().clone();
+                    sum.add(first.evidence.evidence());
+                    last.evidence = Parcel::wrap(&sum);
+                }
+                for part in &mut parts {
+                    let mut sum = Evidence::none(part.evidence.dimension());
+                    (0..self.times()).for_each(|_| sum.add(part.evidence.evidence()));
+                    part.evidence = Parcel::wrap(&sum);
+                }
+                Uplink::RoundParts { round, parts }
+            }
             Uplink::NetworkPart(mut part) => {
                 let real = part.evidence.count();
                 multiply(&mut part.evidence, self.times());
@@ -156,7 +174,7 @@ impl FaultyRelay {
     const fn times(&self) -> u64 {
         match self.fault {
             Fault::CountsTwice => 2,
-            Fault::Forgets | Fault::DoublesGradients => 1,
+            Fault::Forgets | Fault::DoublesGradients | Fault::Misnames => 1,
         }
     }
 
@@ -261,6 +279,9 @@ impl Recipe for FaultyRelays {
     }
     fn coordinator(&self, shape: Shape) -> Box<dyn Coordinator> {
         self.algorithm.with_recipe(|recipe| recipe.coordinator(shape))
+    }
+    fn root(&self, shape: Shape, levels: usize) -> Box<dyn Coordinator> {
+        self.algorithm.with_recipe(|recipe| recipe.root(shape, levels))
     }
     fn sharing(&self) -> Sharing {
         self.algorithm.sharing()

@@ -37,6 +37,7 @@ pub(crate) fn relays_count_once(algorithm: &Algorithm, shape: Shape) -> Result<(
                 format!("of {STEPS} observations {shared} are shared, {between} in relays, {held} wait");
             return Err(wrong(what));
         }
+        misnamed(&tree).map_or(Ok(()), |what| Err(wrong(what)))?;
         if algorithm.with_recipe(|recipe| recipe.privacy().is_some()) {
             // Their sums are those of the observations and noise.
             continue;
@@ -52,6 +53,23 @@ pub(crate) fn relays_count_once(algorithm: &Algorithm, shape: Shape) -> Result<(
         }
     }
     Ok(())
+}
+
+/// What is wrong with the names in which the root keeps observations, if it keeps them by agent.
+fn misnamed(tree: &Tree<'_>) -> Option<String> {
+    let accounts = tree.root.accounts();
+    if accounts.is_empty() {
+        return None;
+    }
+    let of = |agent: u64| accounts.iter().filter(move |account| account.agent.agent.0 == agent);
+    tree.agents.iter().zip(&tree.learned_by).enumerate().find_map(|(agent, (machine, learned))| {
+        let shared: u64 = of(agent as u64).map(|account| account.observations).sum();
+        let held = machine.inspect().held();
+        let wrong = shared + held != *learned;
+        wrong.then(|| {
+            format!("agent {agent} made {learned} observations: {shared} are in its name, {held} wait")
+        })
+    })
 }
 
 pub(crate) fn relays_restore(algorithm: &Algorithm, shape: Shape) -> Result<(), Violation> {

@@ -31,6 +31,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) at_root: u64,
     /// Everything that was learned.
     pub(crate) learned: Evidence,
+    /// How many observations each agent made.
+    pub(crate) learned_by: Vec<u64>,
     joined: BTreeSet<(usize, u64)>,
     letters: VecDeque<TreeLetter>,
     /// Every relay is saved and restored before each call.
@@ -64,6 +66,7 @@ impl<'a> Tree<'a> {
             events: Vec::new(),
             at_root: 0,
             learned: Evidence::none(shape.dimension()),
+            learned_by: vec![0; agents as usize],
             joined: BTreeSet::new(),
             letters: VecDeque::new(),
             reborn,
@@ -88,6 +91,7 @@ impl<'a> Tree<'a> {
         let x = arms.row(arm);
         let reward = reward(self.algorithm, x, step);
         self.learned.observe(x, reward).map_err(|error| error.to_string())?;
+        self.learned_by[id as usize] += 1;
         let said = agent.learn(user, x, reward).map_err(|error| error.to_string())?;
         self.letters.extend(said.map(|message| TreeLetter::Up(level, id, message)));
         self.deliver()

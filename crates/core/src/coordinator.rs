@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, ClusterId, Tick, Version};
+use crate::ids::{AgentId, AgentPath, ClusterId, Tick, Version};
 use crate::message::{Outgoing, Uplink};
 
 /// The place where agents' evidence comes together.
@@ -60,6 +60,17 @@ pub trait Coordinator: Send {
     /// Why the coordinator does not believe an agent, if it keeps that agent's evidence apart.
     fn suspicion(&self, _agent: AgentId) -> Option<Suspicion> {
         None
+    }
+
+    /// What is kept of each agent by itself, where agents are held against each other: also of agents below relays, and of
+    /// agents that left. In the order of their paths.
+    fn accounts(&self) -> Vec<AgentAccount> {
+        Vec::new()
+    }
+
+    /// How many of those agents are not believed.
+    fn set_aside(&self) -> u64 {
+        0
     }
 
     /// Every cluster of users it knows, with its group, if users are clustered.
@@ -138,6 +149,17 @@ pub struct AgentStanding {
     pub version: Version,
     /// Information of what it was sent and has sent.
     pub information: f64,
+}
+
+/// What a coordinator that holds agents against each other keeps of one of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentAccount {
+    /// Where the agent is: below relays, if there are any.
+    pub agent: AgentPath,
+    /// How many observations of the agent were taken in, believed or not.
+    pub observations: u64,
+    /// Why the agent is not believed, if it is not.
+    pub suspicion: Option<Suspicion>,
 }
 
 /// Why the evidence of an agent is kept apart: it deviates from the model of most agents by more than noise does.

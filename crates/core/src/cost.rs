@@ -82,6 +82,16 @@ impl Uplink {
                 let paper_scalars = (d * d + 1) as u64;
                 if evidence.has_moment() { cost } else { Cost { paper_scalars, ..cost } }
             }
+            // One message, with the same for each agent that has something to say.
+            Self::RoundParts { parts, .. } => parts.iter().fold(
+                Cost { messages: 1, control: 0, ..Cost::control(bytes) },
+                |mut sum, part| {
+                    let d = part.evidence.dimension();
+                    let one = Cost::payload(d, part.evidence.scalars() + 1, 0);
+                    sum.add(Cost { messages: 0, ..one });
+                    sum
+                },
+            ),
             // The matrix, the vector and the count. Keys and shares carry no statistics.
             Self::Secure(SecureUplink::Masked { sums, .. }) => Cost::numbers(sums.len(), bytes),
             Self::Secure(_)

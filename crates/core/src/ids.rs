@@ -11,6 +11,18 @@ use crate::time_span::TimeSpan;
 #[serde(transparent)]
 pub struct AgentId(pub u64);
 
+/// Where an agent is in a federation with relays. Two relays may each have a child of the same number; their paths differ.
+///
+/// Paths are ordered by the agents' own numbers first. Where no two agents of a federation have the same number, that is
+/// the order of agents without relays, whatever tree they are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AgentPath {
+    /// The number of the agent at the machine that it speaks to: the last of the relays, or the coordinator.
+    pub agent: AgentId,
+    /// The relays on the way down to the agent, the highest first. Empty for an agent without relays above it.
+    pub relays: Vec<AgentId>,
+}
+
 /// A person whom an agent serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -72,6 +84,29 @@ impl Tick {
     /// matter.
     pub(crate) const fn milliseconds(self) -> u64 {
         self.0 / 1000
+    }
+}
+
+impl AgentPath {
+    /// The same agent as the parent of relay `relay` sees it.
+    #[must_use]
+    pub fn below(&self, relay: AgentId) -> Self {
+        let relays = std::iter::once(relay).chain(self.relays.iter().copied()).collect();
+        Self { agent: self.agent, relays }
+    }
+}
+
+impl From<AgentId> for AgentPath {
+    fn from(agent: AgentId) -> Self {
+        Self { agent, relays: Vec::new() }
+    }
+}
+
+/// The numbers from the top down, such as `3/17` for agent 17 of relay 3.
+impl fmt::Display for AgentPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.relays.iter().try_for_each(|relay| write!(f, "{}/", relay.0))?;
+        write!(f, "{}", self.agent.0)
     }
 }
 

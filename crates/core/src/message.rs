@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 pub use crate::clustered::message::{ClusterList, ClusterUpload, GroupSnapshot};
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, ClusterId, PhaseId, RoundId, Version};
+use crate::ids::{AgentId, AgentPath, ClusterId, PhaseId, RoundId, Version};
 pub use crate::neural::{
     NetworkEvidence, NetworkModel, NetworkPart, NetworkState, NetworkSum, Weights, WidthSum,
 };
@@ -35,6 +35,13 @@ pub enum Uplink {
         /// What the agent learned since the last round that included it.
         evidence: Parcel,
     },
+    /// From a relay: the parts of all agents below it, where the root holds agents against each other.
+    RoundParts {
+        /// The number of the round that this answers.
+        round: RoundId,
+        /// The parts in which there is something, in the order of their paths and one for each agent.
+        parts: Vec<AgentPart>,
+    },
     /// From a relay: observations that its parent counts on in a round are gone, because the agent that had them left or
     /// lost its data, or agents do not answer. The round cannot end as it was begun.
     RoundLoss {
@@ -62,6 +69,15 @@ pub enum Uplink {
     Weights(Weights),
     /// A message of an algorithm from outside of posse.
     Extension(Extension),
+}
+
+/// The part of one agent in the message of a relay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentPart {
+    /// Whose part it is, as the relay that sends it sees the agent.
+    pub agent: AgentPath,
+    /// What the agent learned since the last round that included it, as the agent sent it.
+    pub evidence: Parcel,
 }
 
 /// A message of an algorithm from outside of posse, in bytes that only that algorithm understands.
@@ -357,6 +373,7 @@ impl Uplink {
             Self::Pull(_) => "pull",
             Self::RoundRequest { .. } => "round request",
             Self::RoundEvidence { .. } => "round evidence",
+            Self::RoundParts { .. } => "round parts",
             Self::RoundLoss { .. } => "round loss",
             Self::Secure(part) => part.kind(),
             Self::Gradient(_) => "gradient",

@@ -36,6 +36,12 @@ pub trait Recipe: fmt::Debug + Send + Sync {
         Box::new(Silent::new(self.name()))
     }
 
+    /// A new coordinator of a federation with so many `levels` of links, two or more, so that its children are relays. The
+    /// same as without relays, unless relays say something that agents may not say.
+    fn root(&self, shape: Shape, _levels: usize) -> Box<dyn Coordinator> {
+        self.coordinator(shape)
+    }
+
     /// How observations travel, which decides what invariants check. Algorithms whose agents speak say so here.
     fn sharing(&self) -> Sharing {
         Sharing::Nothing
@@ -107,6 +113,11 @@ pub trait Recipe: fmt::Debug + Send + Sync {
     /// How many numbers the largest message of an agent holds, for arms of `dimension` features.
     fn largest_upload(&self, dimension: u64) -> Payload {
         Payload::sums(dimension)
+    }
+
+    /// The same for the largest message of a relay.
+    fn largest_relayed(&self, dimension: u64) -> Payload {
+        self.largest_upload(dimension)
     }
 
     /// How many numbers the largest message to an agent holds in its matrices.

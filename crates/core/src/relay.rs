@@ -104,6 +104,9 @@ pub enum Relaying {
     ByThresholds(LinkThresholds),
     /// Relays pass rounds on: requests and parts upwards, where parts are sums of parts, and results downwards.
     ByRounds,
+    /// The same, where a relay's part is a list of the parts of all agents below it. Every machine must know whether its
+    /// children are relays: an agent that was taken for one could speak for as many agents as it likes.
+    ByParts,
 }
 
 /// When the two ends of a link speak.
@@ -120,6 +123,8 @@ pub struct LinkThresholds {
 pub struct UpperLink {
     /// How many links lie between the relay and the root: 1 for a child of the root.
     pub depth: usize,
+    /// How many levels of links there are. The children of a relay are agents if its depth is one less.
+    pub levels: usize,
     /// The thresholds of the link, where its ends speak by thresholds.
     pub thresholds: Option<LinkThresholds>,
 }

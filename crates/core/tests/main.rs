@@ -10,6 +10,7 @@ mod layers;
 mod model_relays;
 mod network_relays;
 mod neural;
+mod part_relays;
 mod privacy;
 mod refusals;
 mod relays;

@@ -196,6 +196,12 @@ fn relays_of_rounds_that_add_up_wrongly_are_found_out() {
             );
         }
     }
+    let apart = Algorithm::SyncLinUcb(SyncLinUcb { robust: Robust::Trimmed, ..Default::default() });
+    posse_conformance::check_relays(&apart, shape).unwrap();
+    for fault in [Fault::CountsTwice, Fault::Forgets, Fault::Misnames] {
+        let violation = found(&apart, fault);
+        assert!(violation.promise.contains("counted once"), "{fault:?}: {violation}");
+    }
     // Where nothing bounds rewards, no gradient is impossible.
     let link = LinkFunction::Identity;
     let model = GlmConfig { link, ..Default::default() };

@@ -11,10 +11,14 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// The lengths of an algorithm's messages in a federation of `agents` with arms of `dimension` shared features.
-    pub(crate) fn new(algorithm: &Algorithm, dimension: u64, agents: u64) -> Self {
+    /// The lengths of an algorithm's messages in a federation of `agents` with arms of `dimension` shared features and so many
+    /// `levels` of links.
+    pub(crate) fn new(algorithm: &Algorithm, dimension: u64, agents: u64, levels: u64) -> Self {
         algorithm.with_recipe(|recipe| {
-            let Payload { parts, vector, matrix } = recipe.largest_upload(dimension);
+            let Payload { parts, vector, matrix } = match levels {
+                0 | 1 => recipe.largest_upload(dimension),
+                _ => recipe.largest_relayed(dimension),
+            };
             Self { upload: (parts, vector, matrix), matrices: recipe.largest_download(dimension, agents) }
         })
     }

@@ -24,6 +24,7 @@ struct Counters {
     connected: Family<Of, Gauge>,
     quarantined: Family<Of, Gauge>,
     away: Family<Of, Gauge>,
+    set_aside: Family<Of, Gauge>,
     uploads: Family<Of, Counter>,
     downloads: Family<Of, Counter>,
     bytes: Family<Direction, Counter>,
@@ -87,6 +88,7 @@ impl Default for Metrics {
             connected: Family::default(),
             quarantined: Family::default(),
             away: Family::default(),
+            set_aside: Family::default(),
             uploads: Family::default(),
             downloads: Family::default(),
             bytes: Family::default(),
@@ -110,6 +112,8 @@ impl Default for Metrics {
             counters.quarantined.clone(),
         );
         registry.register("agents_away", "Agents away for longer than their lease", counters.away.clone());
+        let set_aside = "Agents that are not believed, those below relays too (robust)";
+        registry.register("agents_set_aside", set_aside, counters.set_aside.clone());
         registry.register("uploads", "Messages from agents that were kept", counters.uploads.clone());
         registry.register("downloads", "Messages sent to agents", counters.downloads.clone());
         registry.register("frame_bytes", "Bytes of frames", counters.bytes.clone());
@@ -143,9 +147,9 @@ impl Metrics {
         text
     }
 
-    /// How many agents have a link, are in quarantine and are away.
-    pub(crate) fn agents(&self, federation: &str, counts: [usize; 3]) {
-        let gauges = [&self.0.connected, &self.0.quarantined, &self.0.away];
+    /// How many agents have a link, are in quarantine, are away and are not believed.
+    pub(crate) fn agents(&self, federation: &str, counts: [usize; 4]) {
+        let gauges = [&self.0.connected, &self.0.quarantined, &self.0.away, &self.0.set_aside];
         for (gauge, count) in gauges.into_iter().zip(counts) {
             gauge.get_or_create(&of(federation)).set(count as i64);
         }

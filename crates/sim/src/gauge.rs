@@ -61,8 +61,11 @@ pub(crate) fn look(tally: &mut Tally, stage: &dyn Stage, world: &dyn World) {
     let failed =
         agents.iter().filter_map(|agent| stage.agent(*agent)).map(posse_core::Agent::failed_trainings);
     tally.failed_trainings = failed.sum();
-    let doubted = agents.iter().filter(|agent| stage.coordinator().suspicion(**agent).is_some());
-    tally.set_aside = doubted.count() as u64;
+    tally.set_aside = if stage.relays().is_empty() {
+        agents.iter().filter(|agent| stage.coordinator().suspicion(**agent).is_some()).count() as u64
+    } else {
+        stage.coordinator().set_aside()
+    };
     let reports = agents.into_iter().filter_map(|agent| stage.agent(agent)?.privacy());
     let now = reports.reduce(|all, other| all.and(&other));
     tally.privacy = now.map(|report| Box::new(PrivacyReport { repairs: tally.repairs, ..report }));

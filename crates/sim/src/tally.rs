@@ -84,6 +84,12 @@ impl Tally {
         self.above.first().map_or(self.messages(), |root| root.up.messages + root.down.messages)
     }
 
+    /// Bytes of all messages, up and down, over the same links.
+    #[must_use]
+    pub fn bytes_at_root(&self) -> (u64, u64) {
+        self.above.first().map_or((self.up.bytes, self.down.bytes), |root| (root.up.bytes, root.down.bytes))
+    }
+
     /// Regret divided by the number of agents, an axis in some papers; 0 if the tally covers no agent.
     #[must_use]
     pub fn regret_each(&self) -> f64 {

@@ -48,6 +48,7 @@ fn uplink_cost(message: &Uplink) -> Cost {
             let silent = evidence.evidence().moment().iter().all(|&v| v == 0.0);
             if silent { Cost { paper_scalars: (d * d + 1) as u64, ..cost } } else { cost }
         }
+        Uplink::RoundParts { .. } => unreachable!("agents do not send it"),
         Uplink::RoundRequest { .. } | Uplink::RoundLoss { .. } | Uplink::NetworkRequest { .. } => {
             Cost { control: 1, ..Cost::default() }
         }

@@ -21,6 +21,7 @@ mod ledger;
 mod lies;
 mod literal;
 mod neural;
+mod part_relays;
 mod readings;
 mod regret;
 mod relays;

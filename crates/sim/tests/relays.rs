@@ -27,7 +27,7 @@ fn async_lin_ucb(upload: f64, download: f64) -> Algorithm {
     Algorithm::AsyncLinUcb(AsyncLinUcb { protocol: protocol(upload, download), ..Default::default() })
 }
 
-fn tree(levels: u64, fan_out: u64) -> TopologyConfig {
+pub(crate) fn tree(levels: u64, fan_out: u64) -> TopologyConfig {
     TopologyConfig { levels, fan_out, split: false, ..Default::default() }
 }
 
@@ -293,7 +293,7 @@ fn pick<T: Clone>(draw: &mut Stream, options: &[T]) -> T {
 }
 
 /// A run with relays in which everything is drawn from the seed.
-fn chaotic(seed: u64, lost: bool) -> RunConfig {
+pub(crate) fn chaotic(seed: u64, lost: bool) -> RunConfig {
     let mut draw = Seed(seed).stream("relay-chaos", 0, 0);
     let gamma = |draw: &mut Stream| pick(draw, &[1.0, 1.01, 1.2, 1.5, 2.0]);
     let protocol = ProtocolConfig {

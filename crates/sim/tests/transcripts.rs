@@ -75,6 +75,10 @@ fn uplink(message: &Uplink) -> String {
         Uplink::RoundEvidence { round, evidence } => {
             format!("round {}: {}", round.0, observations(evidence.count()))
         }
+        Uplink::RoundParts { round, parts } => {
+            let count = parts.iter().map(|part| part.evidence.count()).sum();
+            format!("round {}: {} of {} agents", round.0, observations(count), parts.len())
+        }
         Uplink::Gradient(gradient) => {
             let curvature = if gradient.curvature.is_some() { " and curvature" } else { "" };
             let norm = gradient.gradient.iter().map(|g| g * g).sum::<f64>().sqrt();

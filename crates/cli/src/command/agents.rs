@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use posse_net::coordinator::{AdminAccess, ServeConfig};
-use posse_net::federation::AgentInfo;
+use posse_net::federation::{AgentInfo, KeptInfo};
 use serde_json::Value;
 
 use super::{Ending, print, print_json};
@@ -165,7 +165,21 @@ fn table(agents: &[AgentInfo]) -> String {
             refused,
         );
     }
+    for kept in agents.iter().flat_map(|agent| &agent.kept) {
+        if let Some(why) = not_believed(kept) {
+            let _ = writeln!(text, "{why}");
+        }
+    }
     text
+}
+
+/// A line about an agent that is not believed, by the name that the root has for it.
+fn not_believed(kept: &KeptInfo) -> Option<String> {
+    let why = kept.set_aside?;
+    Some(format!(
+        "agent {} is not believed: in {} observations it deviates by {:.1} variances of the noise, and {:.1} are explained",
+        kept.agent, why.observations, why.deviation, why.limit
+    ))
 }
 
 fn details(agent: &AgentInfo) -> String {
@@ -181,6 +195,10 @@ fn details(agent: &AgentInfo) -> String {
     ];
     for (name, value) in lines {
         let _ = writeln!(text, "{name}: {value}");
+    }
+    for kept in &agent.kept {
+        let believed = not_believed(kept).unwrap_or_else(|| format!("agent {} is believed", kept.agent));
+        let _ = writeln!(text, "{believed}; {} observations were taken in", kept.observations);
     }
     for (reason, count) in &agent.refused {
         let _ = writeln!(text, "refused as {reason}: {count}");

@@ -91,6 +91,8 @@ impl Frame {
             // Of a round, of what was lost, or of what is looked up now and then, no group has a part of its own.
             let of_all = [
                 "messages_at_root",
+                "bytes_up_at_root",
+                "bytes_down_at_root",
                 "rounds",
                 "lost_observations",
                 "failed_trainings",

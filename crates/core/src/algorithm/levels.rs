@@ -37,7 +37,7 @@ impl Levels {
         configs.iter().try_for_each(LevelConfig::check)?;
         let whole = match algorithm.with_recipe(|recipe| recipe.relaying(federation)) {
             Relaying::No(reason) => return Err(ConfigError::new("name", algorithm.name(), reason)),
-            Relaying::ByRounds => {
+            Relaying::ByRounds | Relaying::ByParts => {
                 return Ok(Self(vec![Level { algorithm: algorithm.clone(), thresholds: None }; levels]));
             }
             Relaying::ByThresholds(whole) => whole,
@@ -66,7 +66,12 @@ impl Levels {
 
     /// The coordinator at the root.
     pub fn coordinator(&self, shape: Shape) -> Result<Box<dyn Coordinator>, ConfigError> {
-        self.0[0].algorithm.coordinator(shape)
+        let (algorithm, levels) = (&self.0[0].algorithm, self.0.len());
+        if levels <= 1 {
+            return algorithm.coordinator(shape);
+        }
+        algorithm.check(shape)?;
+        Ok(algorithm.with_recipe(|recipe| recipe.root(shape, levels)))
     }
 
     /// A relay `depth` links below the root, from 1 to one less than there are levels.
@@ -78,7 +83,7 @@ impl Levels {
             return Err(refused());
         };
         below.algorithm.check(shape)?;
-        let above = UpperLink { depth, thresholds: above.thresholds };
+        let above = UpperLink { depth, levels: self.0.len(), thresholds: above.thresholds };
         below.algorithm.with_recipe(|recipe| recipe.relay(shape, above)).ok_or_else(refused)
     }
 

@@ -22,10 +22,6 @@ use crate::recipe::{Payload, Recipe, Sharing};
 use crate::relay::{LinkThresholds, Relay, Relaying, UpperLink};
 use crate::trigger::Threshold;
 
-/// Why rounds that hold agents against each other have no relays.
-const ONE_FOR_ALL: &str = "a relay is one agent to its parent, so that one liar would discredit all agents below its relay: \
-     leave out robust, or connect agents to the root";
-
 /// Why secure aggregation has no relays.
 const MASKED: &str = "masks of secure aggregation cancel only in one sum over all agents, and a relay sums over its own: leave out \
      secure_aggregation or relays";
@@ -384,6 +380,13 @@ impl Recipe for SyncLinUcb {
         self.private_coordinator(shape).unwrap_or_else(|| Box::new(self.coordinator(shape.dimension())))
     }
 
+    fn root(&self, shape: Shape, levels: usize) -> Box<dyn Coordinator> {
+        match self.robust {
+            Robust::Off => Recipe::coordinator(self, shape),
+            Robust::Trimmed => Box::new(self.root(shape.dimension(), levels)),
+        }
+    }
+
     fn sharing(&self) -> Sharing {
         if self.secure_aggregation.is_some() {
             return Sharing::Rounds;
@@ -417,11 +420,18 @@ impl Recipe for SyncLinUcb {
         Payload { matrix: masked.max(25 * MOST_PARTICIPANTS), ..sums }
     }
 
+    fn largest_relayed(&self, dimension: u64) -> Payload {
+        match self.robust {
+            Robust::Off => self.largest_upload(dimension),
+            Robust::Trimmed => Payload { parts: self.agents_per_relay, ..Payload::sums(dimension) },
+        }
+    }
+
     fn relaying(&self, _federation: &Federation) -> Relaying {
         match self.robust {
             _ if self.secure_aggregation.is_some() => Relaying::No(MASKED),
             Robust::Off => Relaying::ByRounds,
-            Robust::Trimmed => Relaying::No(ONE_FOR_ALL),
+            Robust::Trimmed => Relaying::ByParts,
         }
     }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, Suspicion};
+use crate::coordinator::{AgentAccount, AgentStanding, Coordinator, CoordinatorView, Entrance, Suspicion};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::exchange::JoinPolicy;
-use crate::ids::{AgentId, RoundId, Tick, Version};
+use crate::ids::{AgentId, AgentPath, RoundId, Tick, Version};
+use crate::linear::parts::ListLimits;
 use crate::linear::trust::Trust;
-use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
+use crate::message::{AgentPart, Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::ridge::Ridge;
 use crate::time_span::TimeSpan;
@@ -32,6 +33,8 @@ pub(crate) struct EvidenceRounds {
     open: Option<OpenEvidenceRound>,
     /// Evidence of each agent by itself, kept only if `robust` lets the coordinator leave agents out.
     trust: Option<Trust>,
+    /// What children may say that are relays, where these send the parts of their agents one by one.
+    lists: Option<ListLimits>,
 }
 
 /// A round that is collecting.
@@ -42,7 +45,7 @@ struct OpenEvidenceRound {
     included: BTreeSet<AgentId>,
     sum: Evidence,
     /// The parts of the round by agent, where agents are held against each other; `sum` has them too.
-    parts: BTreeMap<AgentId, Evidence>,
+    parts: BTreeMap<AgentPath, Evidence>,
 }
 
 impl EvidenceRounds {
@@ -62,7 +65,13 @@ impl EvidenceRounds {
             round: RoundId(0),
             open: None,
             trust,
+            lists: None,
         }
+    }
+
+    /// The same coordinator with children that are relays and may send lists within these limits.
+    pub(crate) fn with_relays(self, lists: Option<ListLimits>) -> Self {
+        Self { lists, ..self }
     }
 
     fn start(&mut self, now: Tick) -> Vec<Outgoing> {
@@ -78,6 +87,11 @@ impl EvidenceRounds {
             parts: BTreeMap::new(),
         });
         vec![Outgoing::to_everyone(Downlink::Collect { round: self.round, whole: false })]
+    }
+
+    /// Whether a part of the round comes too late.
+    fn is_over(&self, round: RoundId) -> bool {
+        round < self.round || self.open.is_none()
     }
 
     /// Adds an agent's part to the open round, or refuses it unchanged.
@@ -99,11 +113,45 @@ impl EvidenceRounds {
             self.model.check_fit(&sum)?;
             open.sum = sum;
             if self.trust.is_some() {
-                open.parts.insert(from, part.clone());
+                open.parts.insert(from.into(), part.clone());
             }
         }
         open.waiting.remove(&from);
         open.included.insert(from);
+        Ok(())
+    }
+
+    /// Adds the parts of the agents below a relay to the open round, or refuses all of them unchanged.
+    fn add_list(
+        &mut self,
+        from: AgentId,
+        round: RoundId,
+        parts: Vec<AgentPart>,
+    ) -> Result<(), ProtocolError> {
+        let (Some(lists), Some(trust)) = (&self.lists, &self.trust) else {
+            let message = Uplink::RoundParts { round, parts }.kind();
+            return Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message });
+        };
+        let parts = lists.check(from, self.evidence.dimension(), parts)?;
+        let (round_open, unknown) = (self.round, ProtocolError::Round(round));
+        let open = self.open.as_mut().filter(|_| round == round_open).ok_or(unknown.clone())?;
+        if !open.waiting.contains(&from) {
+            return Err(unknown);
+        }
+        let add = |sum: Evidence, part: &AgentPart| sum.checked_sum(part.evidence.evidence());
+        let sum = parts.iter().try_fold(open.sum.clone(), add)?;
+        self.model.check_fit(&sum)?;
+        open.waiting.remove(&from);
+        let spoken_for = trust.agents().filter(|agent| agent.relays.first() == Some(&from)).count();
+        let new = parts.iter().filter(|part| !trust.knows(&part.agent)).count();
+        // A relay that speaks for too many is not an error, which would stop it for good: it is told that its parts are in no
+        // round, like a relay that was late.
+        if spoken_for + new <= lists.agents() {
+            open.sum = sum;
+            let own = parts.into_iter().map(|part| (part.agent, part.evidence.to_evidence()));
+            open.parts.extend(own);
+            open.included.insert(from);
+        }
         Ok(())
     }
 
@@ -133,12 +181,12 @@ impl EvidenceRounds {
 
     /// Takes the parts of a round into the accounts of their agents, judges all agents if it is time, and returns the
     /// sum over agents that are believed. `None` if all agents are believed.
-    fn believed(&mut self, parts: BTreeMap<AgentId, Evidence>) -> Option<Evidence> {
+    fn believed(&mut self, parts: BTreeMap<AgentPath, Evidence>) -> Option<Evidence> {
         let trust = self.trust.as_mut()?;
         for (agent, part) in parts {
             // Only a sum that overflows is refused, and the sum of everybody did not.
-            let sums = trust.sums_with(agent, &part);
-            if let Ok((account, _)) = sums.and_then(|sums| trust.examine(agent, sums, &self.model)) {
+            let sums = trust.sums_with(&agent, &part);
+            if let Ok((account, _)) = sums.and_then(|sums| trust.examine(&agent, sums, &self.model)) {
                 trust.keep(agent, account);
             }
         }
@@ -196,11 +244,14 @@ impl Coordinator for EvidenceRounds {
         match message {
             Uplink::RoundRequest { .. } => Ok(self.start(now)),
             // Too late for its round: its agent hears that in the commit and sends it again.
-            Uplink::RoundEvidence { round, .. } if round < self.round || self.open.is_none() => {
-                Ok(Vec::new())
-            }
+            Uplink::RoundEvidence { round, .. } if self.is_over(round) => Ok(Vec::new()),
+            Uplink::RoundParts { round, .. } if self.lists.is_some() && self.is_over(round) => Ok(Vec::new()),
             Uplink::RoundEvidence { round, evidence } => {
                 self.add(from, round, &evidence)?;
+                Ok(self.finish_if_complete())
+            }
+            Uplink::RoundParts { round, parts } => {
+                self.add_list(from, round, parts)?;
                 Ok(self.finish_if_complete())
             }
             other => Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: other.kind() }),
@@ -234,7 +285,15 @@ impl Coordinator for EvidenceRounds {
     }
 
     fn suspicion(&self, agent: AgentId) -> Option<Suspicion> {
-        self.trust.as_ref()?.suspicion_of(agent)
+        self.trust.as_ref()?.suspicion_of(&agent.into())
+    }
+
+    fn accounts(&self) -> Vec<AgentAccount> {
+        self.trust.as_ref().map_or_else(Vec::new, Trust::accounts)
+    }
+
+    fn set_aside(&self) -> u64 {
+        self.trust.as_ref().map_or(0, Trust::set_aside)
     }
 
     fn save(&self) -> Vec<u8> {
@@ -259,8 +318,9 @@ impl Coordinator for EvidenceRounds {
             state.waiting = ids(&open.waiting);
             state.included = ids(&open.included);
             state.opened = open.opened.0;
-            let part = |(agent, part): (&AgentId, &Evidence)| v1::AccountState {
-                agent: agent.0,
+            let part = |(agent, part): (&AgentPath, &Evidence)| v1::AccountState {
+                agent: agent.agent.0,
+                relays: wire::path_to_wire(agent),
                 sums: Some(wire::evidence_to_wire(part)),
                 ..Default::default()
             };
@@ -284,7 +344,7 @@ impl Coordinator for EvidenceRounds {
         let parts = state
             .parts
             .into_iter()
-            .map(|part| Ok((AgentId(part.agent), evidence(part.sums)?)))
+            .map(|part| Ok((wire::path_from_wire(part.agent, part.relays), evidence(part.sums)?)))
             .collect::<Result<_, DecodeError>>()?;
         let trust = match &self.trust {
             None => None,

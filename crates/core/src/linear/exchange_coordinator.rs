@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance, Suspicion};
+use crate::coordinator::{AgentAccount, AgentStanding, Coordinator, CoordinatorView, Entrance, Suspicion};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
-use crate::ids::{AgentId, Tick, Version};
+use crate::ids::{AgentId, AgentPath, Tick, Version};
 use crate::linear::ages::Ages;
 use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::trust::{Trust, Verdict};
@@ -197,17 +197,18 @@ impl ExchangeCoordinator {
             let ages = ages.clone();
             return self.believe_for_a_while(ages, agent, increment, age);
         }
+        let path = AgentPath::from(agent);
         let Some(trust) = &mut self.trust else {
             let sum = self.evidence.checked_sum(increment)?;
             self.replace(sum)?;
             return Ok(true);
         };
-        let (account, verdict) = trust.examine(agent, trust.sums_with(agent, increment)?, &self.model)?;
-        let taken_back = trust.count_of(agent);
+        let (account, verdict) = trust.examine(&path, trust.sums_with(&path, increment)?, &self.model)?;
+        let taken_back = trust.count_of(&path);
         let sum = match verdict {
             Verdict::Believed => Some(self.evidence.checked_sum(increment)?),
             Verdict::StaysAside => None,
-            Verdict::SetAside => Some(trust.believed(increment.dimension(), Some(agent))),
+            Verdict::SetAside => Some(trust.believed(increment.dimension(), Some(&path))),
         };
         if let Some(sum) = sum {
             self.replace(sum)?;
@@ -216,7 +217,7 @@ impl ExchangeCoordinator {
             self.removed += taken_back;
         }
         let trust = self.trust.as_mut().expect("it was there above");
-        trust.keep(agent, account);
+        trust.keep(path, account);
         Ok(verdict == Verdict::Believed)
     }
 
@@ -237,13 +238,13 @@ impl ExchangeCoordinator {
                 None
             }
             Some(trust) => {
-                let known = trust.believes(agent);
+                let known = trust.believes(&agent.into());
                 ages.take_in_from(agent, increment, age, known);
                 let sums = ages.sum_of(agent, dimension);
-                let (account, verdict) = trust.examine(agent, sums, &self.model)?;
+                let (account, verdict) = trust.examine(&agent.into(), sums, &self.model)?;
                 let believed = verdict == Verdict::Believed;
                 if known && !believed {
-                    ages.believe_only(|other| other != agent && trust.believes(other));
+                    ages.believe_only(|other| other != agent && trust.believes(&other.into()));
                 }
                 Some((account, believed))
             }
@@ -253,7 +254,7 @@ impl ExchangeCoordinator {
         let forgot = ages.reach() < reach;
         self.ages = Some(ages);
         let Some((trust, (account, believed))) = self.trust.as_mut().zip(account) else { return Ok(true) };
-        trust.keep(agent, account);
+        trust.keep(agent.into(), account);
         if forgot {
             // What most agents say may have changed with the world.
             trust.hasten();
@@ -283,7 +284,7 @@ impl ExchangeCoordinator {
             let sum = match &mut ages {
                 None => judged.believed(dimension, None),
                 Some(ages) => {
-                    ages.believe_only(|agent| judged.believes(agent));
+                    ages.believe_only(|agent| judged.believes(&agent.into()));
                     ages.sum(dimension)
                 }
             };
@@ -424,7 +425,15 @@ impl Coordinator for ExchangeCoordinator {
     }
 
     fn suspicion(&self, agent: AgentId) -> Option<Suspicion> {
-        self.trust.as_ref()?.suspicion_of(agent)
+        self.trust.as_ref()?.suspicion_of(&agent.into())
+    }
+
+    fn accounts(&self) -> Vec<AgentAccount> {
+        self.trust.as_ref().map_or_else(Vec::new, Trust::accounts)
+    }
+
+    fn set_aside(&self) -> u64 {
+        self.trust.as_ref().map_or(0, Trust::set_aside)
     }
 
     fn save(&self) -> Vec<u8> {

@@ -17,6 +17,7 @@ pub(crate) mod inverse_gap;
 pub(crate) mod lin_phe;
 pub(crate) mod lin_ts;
 pub(crate) mod lin_ucb;
+pub(crate) mod parts;
 pub(crate) mod round_relay;
 pub(crate) mod rule;
 pub(crate) mod span;

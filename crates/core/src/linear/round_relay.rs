@@ -1,5 +1,8 @@
 //! The relay of synchronous rounds: a sum of its children's parts goes up as one part, results come down.
 //!
+//! Where the root holds agents against each other, a sum would hide who said what: there the parts of all agents go up in
+//! one message, each by itself.
+//!
 //! Parts stay with the agents until a round has them, so a relay holds nothing that could get lost: it adds up, and
 //! remembers whose parts are in the sum. Versions and rounds that children count by are the relay's own. They go on
 //! when the parent has lost part of its history, and so children need no epoch.
@@ -14,8 +17,9 @@ use crate::coordinator::{AgentStanding, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::exchange::JoinPolicy;
-use crate::ids::{AgentId, RoundId, Tick, Version};
-use crate::message::{Downlink, Outgoing, Snapshot, Uplink};
+use crate::ids::{AgentId, AgentPath, RoundId, Tick, Version};
+use crate::linear::parts::{Listing, checked, speaks_for};
+use crate::message::{AgentPart, Downlink, Outgoing, Snapshot, Uplink};
 use crate::parcel::Parcel;
 use crate::relay::{Passed, Relay};
 use crate::ridge::Ridge;
@@ -42,6 +46,8 @@ pub(crate) struct RoundRelay {
     children: BTreeMap<AgentId, RoundId>,
     round: RoundId,
     open: Option<OpenRelayRound>,
+    /// For whom the relay speaks, if it sends the parts of agents one by one.
+    listing: Option<Listing>,
 }
 
 /// A round of the parent, from its beginning to its end.
@@ -51,12 +57,19 @@ struct OpenRelayRound {
     waiting: BTreeSet<AgentId>,
     included: BTreeSet<AgentId>,
     sum: Evidence,
-    /// The sum was sent to the parent.
+    /// The parts of the sum by agent, until they are sent, where they go up one by one.
+    parts: BTreeMap<AgentPath, AgentPart>,
+    /// The sum, or the list of parts, was sent to the parent.
     answered: bool,
 }
 
 impl RoundRelay {
-    pub(crate) fn new(model: Ridge, join: JoinPolicy, patience: Option<TimeSpan>) -> Self {
+    pub(crate) fn new(
+        model: Ridge,
+        join: JoinPolicy,
+        patience: Option<TimeSpan>,
+        listing: Option<Listing>,
+    ) -> Self {
         Self {
             join,
             patience,
@@ -69,6 +82,7 @@ impl RoundRelay {
             children: BTreeMap::new(),
             round: RoundId(0),
             open: None,
+            listing,
         }
     }
 
@@ -84,10 +98,16 @@ impl RoundRelay {
             waiting: self.children.keys().copied().collect(),
             included: BTreeSet::new(),
             sum: Evidence::none(self.evidence.dimension()),
+            parts: BTreeMap::new(),
             answered: false,
         });
         let ask = Outgoing::to_everyone(Downlink::Collect { round: self.round, whole: false });
         Passed { up: self.answer_if_complete(), down: vec![ask] }
+    }
+
+    /// Whether a child's part of the round comes too late.
+    fn is_over(&self, round: RoundId) -> bool {
+        round < self.round || self.open.as_ref().is_none_or(|open| open.answered)
     }
 
     /// Adds a child's part to the open round, or refuses it unchanged.
@@ -114,12 +134,58 @@ impl RoundRelay {
         Ok(())
     }
 
+    /// Adds the parts of agents below a child to the open round one by one, or refuses all of them unchanged. A child with
+    /// which the relay would speak for too many agents takes part without being heard, so that nobody waits for it.
+    fn add_list(
+        &mut self,
+        from: AgentId,
+        round: RoundId,
+        parts: Vec<AgentPart>,
+    ) -> Result<(), ProtocolError> {
+        let (current, unknown) = (self.round, ProtocolError::Round(round));
+        let open = self.open.as_mut().filter(|_| round == current).ok_or(unknown.clone())?;
+        if !open.waiting.contains(&from) {
+            return Err(unknown);
+        }
+        let add = |sum: Evidence, part: &AgentPart| sum.checked_sum(part.evidence.evidence());
+        let sum = parts.iter().try_fold(open.sum.clone(), add)?;
+        // What no model fits would be refused above, together with the parts of everybody else.
+        self.model.check_fit(&self.evidence.checked_sum(&sum)?)?;
+        open.waiting.remove(&from);
+        if self.listing.as_mut().is_some_and(|listing| listing.name(&parts)) {
+            open.sum = sum;
+            open.parts.extend(parts.into_iter().map(|part| (part.agent.clone(), part)));
+            open.included.insert(from);
+        }
+        Ok(())
+    }
+
+    /// What a child says in a round, agent by agent.
+    fn listed(&self, from: AgentId, message: Uplink) -> Result<(RoundId, Vec<AgentPart>), ProtocolError> {
+        let dimension = self.evidence.dimension();
+        let limits = self.listing.as_ref().and_then(|listing| listing.children);
+        match (message, limits) {
+            (Uplink::RoundEvidence { round, evidence }, _) => {
+                let part = checked(AgentPart { agent: from.into(), evidence }, dimension)?;
+                Ok((round, if part.evidence.is_nothing() { Vec::new() } else { vec![part] }))
+            }
+            (Uplink::RoundParts { round, parts }, Some(limits)) => {
+                Ok((round, limits.check(from, dimension, parts)?))
+            }
+            (other, _) => Err(ProtocolError::Unexpected { algorithm: "sync-lin-ucb", message: other.kind() }),
+        }
+    }
+
     /// The relay's part of the parent's round, once nobody is waited for.
     fn answer_if_complete(&mut self) -> Vec<Uplink> {
         let Some(open) = self.open.as_mut().filter(|open| open.waiting.is_empty() && !open.answered) else {
             return Vec::new();
         };
         open.answered = true;
+        if self.listing.is_some() {
+            let parts = std::mem::take(&mut open.parts).into_values().collect();
+            return vec![Uplink::RoundParts { round: self.parent_round, parts }];
+        }
         vec![Uplink::RoundEvidence { round: self.parent_round, evidence: Parcel::wrap(&open.sum) }]
     }
 
@@ -196,6 +262,12 @@ impl RoundRelay {
         if !returning {
             // A new life does not answer for the old one.
             open.included.remove(&child);
+        } else if open.included.contains(&child) && !open.answered && self.listing.is_some() {
+            // The child must learn now whether its part counts. It does not; those of the others do.
+            open.included.remove(&child);
+            open.parts.retain(|agent, _| !speaks_for(child, agent));
+            open.sum.clear();
+            open.parts.values().for_each(|part| open.sum.add(part.evidence.evidence()));
         } else if open.included.contains(&child) && !open.answered {
             // The child must learn now whether its part counts, and nothing can be taken out of a sum: the round goes
             // on without any part from here, and every child sends its own again.
@@ -242,12 +314,17 @@ impl Relay for RoundRelay {
                 self.requested = true;
                 vec![Uplink::RoundRequest { observations }]
             }
-            // Too late for its round: its agent hears that in the commit and sends it again.
-            Uplink::RoundEvidence { round, .. }
-                if round < self.round || self.open.as_ref().is_none_or(|open| open.answered) =>
+            message @ (Uplink::RoundEvidence { .. } | Uplink::RoundParts { .. })
+                if self.listing.is_some() =>
             {
-                Vec::new()
+                let (round, parts) = self.listed(from, message)?;
+                if !self.is_over(round) {
+                    self.add_list(from, round, parts)?;
+                }
+                self.answer_if_complete()
             }
+            // Too late for its round: its agent hears that in the commit and sends it again.
+            Uplink::RoundEvidence { round, .. } if self.is_over(round) => Vec::new(),
             Uplink::RoundEvidence { round, evidence } => {
                 self.add(from, round, &evidence)?;
                 self.answer_if_complete()
@@ -330,6 +407,16 @@ impl Relay for RoundRelay {
             parent_round: self.parent_round.0,
             requested: self.requested,
             answered: self.open.as_ref().is_some_and(|open| open.answered),
+            parts: self
+                .open
+                .iter()
+                .flat_map(|open| open.parts.values().map(wire::agent_part_to_wire))
+                .collect(),
+            named: self
+                .listing
+                .iter()
+                .flat_map(|listing| listing.named.iter().map(wire::name_to_wire))
+                .collect(),
         }
         .encode_to_vec()
     }
@@ -347,12 +434,21 @@ impl Relay for RoundRelay {
         };
         let set = |ids: &[u64]| ids.iter().map(|&id| AgentId(id)).collect();
         let shared = evidence(below.evidence)?;
+        let part = |part| {
+            let part = wire::agent_part_from_wire(part)?;
+            if part.evidence.dimension() != dimension {
+                return Err(DecodeError::invalid("part", "it has another dimension"));
+            }
+            Ok((part.agent.clone(), part))
+        };
+        let parts = state.parts.into_iter().map(part).collect::<Result<_, DecodeError>>()?;
         let open = if below.collecting {
             Some(OpenRelayRound {
                 opened: Tick(below.opened),
                 waiting: set(&below.waiting),
                 included: set(&below.included),
                 sum: evidence(below.collected)?,
+                parts,
                 answered: state.answered,
             })
         } else {
@@ -367,6 +463,9 @@ impl Relay for RoundRelay {
             below.roster.iter().map(|entry| (AgentId(entry.agent), RoundId(entry.uploads))).collect();
         self.round = RoundId(below.round);
         self.open = open;
+        if let Some(listing) = &mut self.listing {
+            listing.named = state.named.into_iter().map(wire::name_from_wire).collect();
+        }
         Ok(())
     }
 }

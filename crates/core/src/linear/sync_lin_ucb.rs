@@ -13,6 +13,7 @@ use crate::exchange::belief::{Belief, InFlight};
 use crate::ids::{RoundId, UserId};
 use crate::linear::evidence_rounds::EvidenceRounds;
 use crate::linear::exchange_lin_ucb::{Robust, check_false_alarm};
+use crate::linear::parts::{ListLimits, Listing};
 use crate::linear::round_relay::RoundRelay;
 use crate::linear::rule::Rule;
 use crate::message::{Downlink, Snapshot, Uplink};
@@ -51,6 +52,9 @@ pub struct SyncLinUcb {
     /// in (0, 1): with `robust`, the probability with which a judgement sets an honest agent aside whose noise is
     /// normal. Default 1e-6.
     pub false_alarm: f64,
+    /// in [1, 1000000]: with `robust` and relays, how many agents one relay may ever speak for, those of all levels below
+    /// it together. It bounds what a relay that lies can invent, and how long its messages are. Default 1000.
+    pub agents_per_relay: u64,
 }
 
 impl Default for SyncLinUcb {
@@ -64,6 +68,7 @@ impl Default for SyncLinUcb {
             secure_aggregation: None,
             robust: Robust::Off,
             false_alarm: 1e-6,
+            agents_per_relay: 1000,
         }
     }
 }
@@ -77,6 +82,10 @@ impl SyncLinUcb {
         if self.robust != Robust::Off && self.privacy.is_some() {
             let allowed = "sums with noise cannot be held against each other: leave out `privacy`";
             return Err(ConfigError::new("robust", "trimmed", allowed));
+        }
+        if !(1..=1_000_000).contains(&self.agents_per_relay) {
+            let allowed = "it must lie between 1 and 1000000";
+            return Err(ConfigError::new("agents_per_relay", self.agents_per_relay, allowed));
         }
         self.round_threshold.check_not_negative("round_threshold")
     }
@@ -110,9 +119,18 @@ impl SyncLinUcb {
         EvidenceRounds::new(self.model.model(dimension), self.join, self.round_deadline, trust)
     }
 
+    /// The coordinator of a federation with so many levels of links, whose relays send lists of parts.
+    pub(crate) fn root(&self, dimension: usize, levels: usize) -> EvidenceRounds {
+        self.coordinator(dimension).with_relays(ListLimits::of_children(0, levels, self.agents_per_relay))
+    }
+
     pub(crate) fn relay(&self, dimension: usize, above: UpperLink) -> RoundRelay {
         let patience = self.round_deadline.map(|deadline| above.patience(deadline));
-        RoundRelay::new(self.model.model(dimension), self.join, patience)
+        let listing = (self.robust != Robust::Off).then(|| {
+            let children = ListLimits::of_children(above.depth, above.levels, self.agents_per_relay);
+            Listing::new(children, self.agents_per_relay)
+        });
+        RoundRelay::new(self.model.model(dimension), self.join, patience, listing)
     }
 }
 

@@ -13,10 +13,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::coordinator::Suspicion;
+use crate::coordinator::{AgentAccount, Suspicion};
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::{Evidence, add_assign, multiply, packed};
-use crate::ids::AgentId;
+use crate::ids::{AgentId, AgentPath};
 use crate::ridge::Ridge;
 use crate::wire::{self, v1};
 
@@ -42,7 +42,7 @@ pub(crate) struct Trust {
     variance: f64,
     /// ln(1/p) for the probability p that an honest agent is set aside.
     caution: f64,
-    accounts: BTreeMap<AgentId, Account>,
+    accounts: BTreeMap<AgentPath, Account>,
     /// Observations, believed or not, at which everybody is judged next.
     next: u64,
     /// By what the deviations of most agents exceed those of noise with the variance above: 1 or more, and 0
@@ -176,20 +176,20 @@ impl Trust {
     }
 
     /// Everything that an agent has said, with an upload.
-    pub(crate) fn sums_with(&self, agent: AgentId, upload: &Evidence) -> Result<Evidence, ProtocolError> {
+    pub(crate) fn sums_with(&self, agent: &AgentPath, upload: &Evidence) -> Result<Evidence, ProtocolError> {
         let nothing = Evidence::none(upload.dimension());
-        self.accounts.get(&agent).map_or(&nothing, |known| &known.sums).checked_sum(upload)
+        self.accounts.get(agent).map_or(&nothing, |known| &known.sums).checked_sum(upload)
     }
 
     /// The account of an agent that has said `sums` in all, and what becomes of its last upload. `model` is that of
     /// everything believed. Nothing changes.
     pub(crate) fn examine(
         &self,
-        agent: AgentId,
+        agent: &AgentPath,
         sums: Evidence,
         model: &Ridge,
     ) -> Result<(Account, Verdict), ProtocolError> {
-        let known = self.accounts.get(&agent);
+        let known = self.accounts.get(agent);
         let explained = explained(&sums)?;
         let suspicion = known.and_then(|account| account.suspicion);
         let mut account = Account { sums, explained, suspicion };
@@ -208,32 +208,56 @@ impl Trust {
         Ok((account, verdict))
     }
 
-    pub(crate) fn keep(&mut self, agent: AgentId, account: Account) {
+    pub(crate) fn keep(&mut self, agent: AgentPath, account: Account) {
         self.accounts.insert(agent, account);
     }
 
     /// Why an agent is not believed, if it is not.
-    pub(crate) fn suspicion_of(&self, agent: AgentId) -> Option<Suspicion> {
-        self.accounts.get(&agent)?.suspicion
+    pub(crate) fn suspicion_of(&self, agent: &AgentPath) -> Option<Suspicion> {
+        self.accounts.get(agent)?.suspicion
     }
 
     /// The sum of everything believed, without `except`.
-    pub(crate) fn believed(&self, dimension: usize, except: Option<AgentId>) -> Evidence {
+    pub(crate) fn believed(&self, dimension: usize, except: Option<&AgentPath>) -> Evidence {
         let mut sum = Evidence::none(dimension);
         for (agent, account) in &self.accounts {
-            if account.suspicion.is_none() && Some(*agent) != except {
+            if account.suspicion.is_none() && Some(agent) != except {
                 sum.add(&account.sums);
             }
         }
         sum
     }
 
-    pub(crate) fn believes(&self, agent: AgentId) -> bool {
+    pub(crate) fn believes(&self, agent: &AgentPath) -> bool {
         self.suspicion_of(agent).is_none()
     }
 
-    pub(crate) fn count_of(&self, agent: AgentId) -> u64 {
-        self.accounts.get(&agent).map_or(0, |account| account.sums.count())
+    pub(crate) fn knows(&self, agent: &AgentPath) -> bool {
+        self.accounts.contains_key(agent)
+    }
+
+    pub(crate) fn count_of(&self, agent: &AgentPath) -> u64 {
+        self.accounts.get(agent).map_or(0, |account| account.sums.count())
+    }
+
+    /// All accounts, by path.
+    pub(crate) fn accounts(&self) -> Vec<AgentAccount> {
+        let account = |(agent, account): (&AgentPath, &Account)| AgentAccount {
+            agent: agent.clone(),
+            observations: account.sums.count(),
+            suspicion: account.suspicion,
+        };
+        self.accounts.iter().map(account).collect()
+    }
+
+    /// How many agents are not believed.
+    pub(crate) fn set_aside(&self) -> u64 {
+        self.accounts.values().filter(|account| account.suspicion.is_some()).count() as u64
+    }
+
+    /// Whose accounts there are.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &AgentPath> {
+        self.accounts.keys()
     }
 
     /// Observations in all accounts.
@@ -257,8 +281,10 @@ impl Trust {
     pub(crate) fn retell(&mut self, sums: BTreeMap<AgentId, Evidence>) -> Result<(), ProtocolError> {
         let mut accounts = BTreeMap::new();
         for (agent, sums) in sums {
+            let agent = AgentPath::from(agent);
             let explained = if sums.count() > 0 { explained(&sums)? } else { 0.0 };
-            accounts.insert(agent, Account { sums, explained, suspicion: self.suspicion_of(agent) });
+            let suspicion = self.suspicion_of(&agent);
+            accounts.insert(agent, Account { sums, explained, suspicion });
         }
         self.accounts = accounts;
         Ok(())
@@ -431,8 +457,9 @@ impl Trust {
     }
 
     pub(crate) fn save(&self) -> v1::TrustState {
-        let account = |(agent, account): (&AgentId, &Account)| v1::AccountState {
-            agent: agent.0,
+        let account = |(path, account): (&AgentPath, &Account)| v1::AccountState {
+            agent: path.agent.0,
+            relays: wire::path_to_wire(path),
             sums: Some(wire::evidence_to_wire(&account.sums)),
             explained: account.explained,
             deviation: account.suspicion.map(|suspicion| suspicion.deviation),
@@ -461,7 +488,8 @@ impl Trust {
             }
             let (limit, observations) = (state.limit, state.observations);
             let suspicion = state.deviation.map(|deviation| Suspicion { deviation, limit, observations });
-            Ok((AgentId(state.agent), Account { sums, explained: state.explained, suspicion }))
+            let path = wire::path_from_wire(state.agent, state.relays);
+            Ok((path, Account { sums, explained: state.explained, suspicion }))
         };
         let accounts = state.accounts.into_iter().map(account).collect::<Result<_, _>>()?;
         let rival = state.rival.map(wire::evidence_from_wire).transpose()?;

@@ -127,7 +127,18 @@ impl LogEntry {
                 let frame = UpFrame { message, ..frame.clone() };
                 Ok(Some(Self { event: LogEvent::Accepted(agent, frame), ..self }))
             }
-            Some(Uplink::RoundEvidence { .. } | Uplink::RoundRequest { .. } | Uplink::RoundLoss { .. })
+            // Of a relay: the parts of all agents below it.
+            Some(Uplink::RoundParts { round, .. }) if is_own => {
+                let message = Some(Uplink::RoundParts { round: *round, parts: Vec::new() });
+                let frame = UpFrame { message, ..frame.clone() };
+                Ok(Some(Self { event: LogEvent::Accepted(agent, frame), ..self }))
+            }
+            Some(
+                Uplink::RoundEvidence { .. }
+                | Uplink::RoundParts { .. }
+                | Uplink::RoundRequest { .. }
+                | Uplink::RoundLoss { .. },
+            )
             | None => Ok(Some(self)),
             Some(
                 message @ (Uplink::Secure(_)

@@ -17,6 +17,7 @@ mod clusters;
 mod exchanges;
 mod networks;
 mod packed;
+mod parts;
 mod rounded;
 mod secure;
 mod size;
@@ -30,6 +31,10 @@ pub(crate) use exchanges::{news_from_wire, news_to_wire};
 pub(crate) use networks::{
     model_from_wire as network_from_wire, model_to_wire as network_to_wire, part_from_wire, part_to_wire,
     width_sum_from_wire, width_sum_to_wire,
+};
+pub(crate) use parts::{
+    name_from_wire, name_to_wire, numbers as path_to_wire, part_from_wire as agent_part_from_wire,
+    part_to_wire as agent_part_to_wire, path as path_from_wire,
 };
 pub(crate) use secure::{
     boxes_from_wire, boxes_to_wire, keys_from_wire, keys_to_wire, numbers_from_wire, numbers_to_wire,
@@ -78,6 +83,10 @@ pub(crate) fn uplink_to_wire(message: &Uplink) -> v1::Uplink {
             round: round.0,
             evidence: Some(parcel_to_wire(evidence)),
         }),
+        Uplink::RoundParts { round, parts } => {
+            let parts = parts.iter().map(parts::part_to_wire).collect();
+            v1::uplink::Kind::RoundParts(v1::RoundParts { round: round.0, parts })
+        }
         Uplink::RoundLoss { round, shared } => {
             v1::uplink::Kind::RoundLoss(v1::RoundLoss { round: round.0, shared: *shared })
         }
@@ -111,6 +120,10 @@ pub(crate) fn uplink_from_wire(message: v1::Uplink) -> Result<Uplink, DecodeErro
             round: RoundId(part.round),
             evidence: parcel_from_wire(required(part.evidence)?)?,
         },
+        v1::uplink::Kind::RoundParts(message) => {
+            let parts = message.parts.into_iter().map(parts::part_from_wire).collect::<Result<_, _>>()?;
+            Uplink::RoundParts { round: RoundId(message.round), parts }
+        }
         v1::uplink::Kind::RoundLoss(loss) => {
             Uplink::RoundLoss { round: RoundId(loss.round), shared: loss.shared }
         }

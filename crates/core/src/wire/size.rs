@@ -4,7 +4,7 @@ use prost::encoding::encoded_len_varint;
 
 use crate::evidence::{Evidence, packed};
 use crate::message::{
-    ClusterUpload, Downlink, EvidenceUpload, Extension, Fit, Model, NetworkEvidence, NetworkModel,
+    AgentPart, ClusterUpload, Downlink, EvidenceUpload, Extension, Fit, Model, NetworkEvidence, NetworkModel,
     NetworkPart, NetworkSum, News, OpenedShare, PublicKeys, SealedShares, SecureDownlink, SecureUplink,
     Snapshot, Uplink, Weights,
 };
@@ -13,7 +13,7 @@ use crate::privacy::SecretShare;
 use crate::rounded::{Rounded, RoundedMoment};
 use crate::wire::{is_zero, said_members};
 
-/// Every field number here but one is below 16, so its key takes one byte.
+/// Every field number here but two is below 16, so its key takes one byte.
 const KEY: usize = 1;
 const DOUBLE: usize = 8;
 const SINGLE: usize = 4;
@@ -21,6 +21,11 @@ const SINGLE: usize = 4;
 /// Returns how many bytes the encoded message has, without encoding it.
 pub(crate) fn uplink_len(message: &Uplink) -> usize {
     embedded(match message {
+        // The number of its field is 16, which takes one byte more.
+        Uplink::RoundParts { round, parts } => {
+            let parts: usize = parts.iter().map(|part| embedded(part_len(part))).sum();
+            return KEY + embedded(integer(round.0) + parts);
+        }
         Uplink::Evidence(upload) => upload_len(upload),
         Uplink::Pull(pull) => {
             let upload = pull.upload.as_ref().map_or(0, |upload| embedded(upload_len(upload)));
@@ -202,6 +207,16 @@ fn parcel_len(parcel: &Parcel) -> usize {
         }
         Parcel::Rounded(parcel) => rounded_len(parcel),
     }
+}
+
+/// The moment of a part travels also if it is zero throughout.
+fn part_len(part: &AgentPart) -> usize {
+    let evidence = parcel_len(&part.evidence);
+    let left_out = part.evidence.dimension() > 0 && !part.evidence.has_moment();
+    let moment = part.evidence.dimension();
+    let evidence = if left_out { evidence - integer(moment as u64) + doubles(moment) } else { evidence };
+    let relays = part.agent.relays.iter().map(|relay| encoded_len_varint(relay.0)).sum();
+    integer(part.agent.agent.0) + nonempty(relays) + embedded(evidence)
 }
 
 fn rounded_len(rounded: &Rounded) -> usize {

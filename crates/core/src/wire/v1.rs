@@ -55,7 +55,7 @@ pub struct Rounded {
 /// From an agent to the coordinator.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Uplink {
-    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15")]
+    #[prost(oneof = "uplink::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15, 16")]
     pub kind: ::core::option::Option<uplink::Kind>,
 }
 /// Nested message and enum types in `Uplink`.
@@ -88,6 +88,8 @@ pub mod uplink {
         Weights(super::Weights),
         #[prost(message, tag = "15")]
         Extension(super::Extension),
+        #[prost(message, tag = "16")]
+        RoundParts(super::RoundParts),
     }
 }
 /// What an agent has learned since its last upload.
@@ -172,6 +174,28 @@ pub struct RoundEvidence {
     #[prost(uint64, tag = "1")]
     pub round: u64,
     #[prost(message, optional, tag = "2")]
+    pub evidence: ::core::option::Option<Evidence>,
+}
+/// From a relay: the parts of all agents below it, where the root holds agents against each other.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RoundParts {
+    #[prost(uint64, tag = "1")]
+    pub round: u64,
+    /// One for each agent that has something to say, by the order of `agent` and then of `relays`.
+    #[prost(message, repeated, tag = "2")]
+    pub parts: ::prost::alloc::vec::Vec<AgentPart>,
+}
+/// The part of one agent below a relay.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AgentPart {
+    /// The agent's number at the last of the relays, or at the sender if there are none.
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    /// The relays between the sender and the agent, the highest first.
+    #[prost(uint64, repeated, tag = "2")]
+    pub relays: ::prost::alloc::vec::Vec<u64>,
+    /// With its whole moment, and a matrix that is packed or of low rank.
+    #[prost(message, optional, tag = "3")]
     pub evidence: ::core::option::Option<Evidence>,
 }
 /// From a relay: observations that its parent counts on in a round are gone, or their agents are silent.
@@ -985,6 +1009,9 @@ pub struct AccountState {
     pub limit: f64,
     #[prost(uint64, tag = "6")]
     pub observations: u64,
+    /// The relays on the way down to the agent.
+    #[prost(uint64, repeated, tag = "7")]
+    pub relays: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TrustState {
@@ -1072,6 +1099,19 @@ pub struct RoundRelayState {
     /// The parts of the open round were sent.
     #[prost(bool, tag = "5")]
     pub answered: bool,
+    /// Where agents are held against each other: the parts of the open round, and every agent that the relay ever spoke for.
+    #[prost(message, repeated, tag = "6")]
+    pub parts: ::prost::alloc::vec::Vec<AgentPart>,
+    #[prost(message, repeated, tag = "7")]
+    pub named: ::prost::alloc::vec::Vec<AgentName>,
+}
+/// An agent below a relay.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentName {
+    #[prost(uint64, tag = "1")]
+    pub agent: u64,
+    #[prost(uint64, repeated, tag = "2")]
+    pub relays: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EndpointState {

@@ -10,11 +10,11 @@ use posse_core::privacy::SecretShare;
 use posse_core::session::{DownFrame, LogEntry, LogEvent, UpFrame};
 use posse_core::wire::{decode_downlink, encode_downlink};
 use posse_core::{
-    AgentId, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence, EvidenceUpload,
-    Extension, Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence, NetworkModel, NetworkPart,
-    NetworkState, NetworkSum, News, OpenedShare, Parcel, PhaseId, PublicKeys, Pull, RoundId, SealedShares,
-    SecureDownlink, SecureOutcome, SecureUplink, Seed, Snapshot, Tick, Uplink, Version, Weights, WidthSum,
-    packed,
+    AgentId, AgentPart, AgentPath, Answer, ClusterId, ClusterList, ClusterUpload, Downlink, Epoch, Evidence,
+    EvidenceUpload, Extension, Fit, Gradient, GroupSnapshot, Incarnation, Model, NetworkEvidence,
+    NetworkModel, NetworkPart, NetworkState, NetworkSum, News, OpenedShare, Parcel, PhaseId, PublicKeys,
+    Pull, RoundId, SealedShares, SecureDownlink, SecureOutcome, SecureUplink, Seed, Snapshot, Tick, Uplink,
+    Version, Weights, WidthSum, packed,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -82,6 +82,9 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         (any::<u64>(), any::<bool>())
             .prop_map(|(round, shared)| Uplink::RoundLoss { round: RoundId(round), shared }),
         extensions().prop_map(Uplink::Extension),
+        (integers(), proptest::collection::vec(agent_parts(), 0..4))
+            .prop_map(|(round, parts)| Uplink::RoundParts { round: RoundId(round), parts })
+            .boxed(),
         (integers(), parcels())
             .prop_map(|(round, evidence)| Uplink::RoundEvidence { round: RoundId(round), evidence }),
         (integers(), integers(), vectors(), any::<bool>()).prop_map(|(round, step, gradient, curved)| {
@@ -105,6 +108,16 @@ pub(crate) fn uplinks() -> impl Strategy<Value = Uplink> {
         weights().prop_map(Uplink::Weights).boxed(),
         secure_uplinks().prop_map(Uplink::Secure).boxed(),
     ]
+}
+
+/// Parts as relays pass them on: with features, and in no form that says less than the agent knows.
+fn agent_parts() -> impl Strategy<Value = AgentPart> {
+    let relays = proptest::collection::vec(integers().prop_map(AgentId), 0..3);
+    let possible = evidences().prop_filter("it has features", |evidence| evidence.dimension() > 0);
+    (integers(), relays, possible).prop_map(|(agent, relays, evidence)| AgentPart {
+        agent: AgentPath { agent: AgentId(agent), relays },
+        evidence: Parcel::wrap(&evidence),
+    })
 }
 
 fn public_keys() -> impl Strategy<Value = PublicKeys> {

@@ -187,7 +187,8 @@ impl Carrier {
         let reply = reply.into_inner();
         Versions::OURS.understand(reply.protocol).map_err(Status::failed_precondition)?;
         if let Ok(rules) = Rules::told(&reply, &self.registry) {
-            let lengths = Lengths::new(&rules.algorithm, rules.dimension, rules.agents);
+            // What a relay may send besides is in what the coordinator says.
+            let lengths = Lengths::new(&rules.algorithm, rules.dimension, rules.agents, 1);
             let longest = lengths.answer(lengths.frame().max(reply.max_frame_bytes));
             self.longest = usize::try_from(longest).unwrap_or(usize::MAX).max(LEAST);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use posse_core::AgentId;
+use posse_core::{AgentAccount, AgentId, Suspicion};
 use serde::{Deserialize, Serialize};
 
 use super::Reason;
@@ -35,6 +35,54 @@ pub struct AgentInfo {
     pub staleness: f64,
     /// What was refused to the agent since the coordinator started, by reason.
     pub refused: BTreeMap<String, u64>,
+    /// What is kept of the agent by itself, where agents are held against each other: of a relay, of every agent that it ever
+    /// spoke for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptInfo>,
+}
+
+/// What is kept of an agent by itself, where agents are held against each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeptInfo {
+    /// The numbers of the relays from the root down to the agent, and its own, such as `3/17`.
+    pub agent: String,
+    /// How many observations of the agent were taken in, believed or not.
+    pub observations: u64,
+    /// Why the agent is not believed, if it is not.
+    pub set_aside: Option<SuspicionInfo>,
+}
+
+/// Why an agent is not believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SuspicionInfo {
+    /// How far the agent's rewards are from those that the others' model predicts, in variances of the noise.
+    pub deviation: f64,
+    /// The largest deviation that noise and uncertainty explain.
+    pub limit: f64,
+    /// How many observations of the agent were looked at.
+    pub observations: u64,
+}
+
+impl From<&AgentAccount> for KeptInfo {
+    fn from(account: &AgentAccount) -> Self {
+        let why = |why: Suspicion| SuspicionInfo {
+            deviation: why.deviation,
+            limit: why.limit,
+            observations: why.observations,
+        };
+        Self {
+            agent: account.agent.to_string(),
+            observations: account.observations,
+            set_aside: account.suspicion.map(why),
+        }
+    }
+}
+
+/// The agent or relay of this coordinator that speaks for the agent of an account.
+pub(super) fn speaker(account: &AgentAccount) -> AgentId {
+    *account.agent.relays.first().unwrap_or(&account.agent.agent)
 }
 
 /// What is counted for an agent.

@@ -231,6 +231,12 @@ impl FederationConfig {
         if lengths.download() > LARGEST {
             return Err(self.algorithm.with_recipe(|recipe| recipe.too_long(dimension, agents)));
         }
+        let parts = self.algorithm.with_recipe(|recipe| recipe.largest_relayed(dimension).parts);
+        if self.levels > 1 && parts > 1 && lengths.frame() > LARGEST {
+            let allowed =
+                "the messages of a relay would be longer than 1 GB: lower it, or use fewer features";
+            return Err(ConfigError::new("agents_per_relay", parts, allowed));
+        }
         Ok(())
     }
 
@@ -259,7 +265,7 @@ impl FederationConfig {
     }
 
     fn lengths(&self) -> Lengths {
-        Lengths::new(&self.algorithm, self.dimension, self.agents)
+        Lengths::new(&self.algorithm, self.dimension, self.agents, self.levels)
     }
 
     /// The settings with who this relay is at its parent, as the directory of its log says: without, the log of a relay

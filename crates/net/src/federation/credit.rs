@@ -69,6 +69,9 @@ fn observations(message: &Uplink) -> Result<Option<u64>, Refusal> {
         Uplink::Evidence(upload) => Ok(Some(upload.evidence.count())),
         Uplink::Pull(pull) => Ok(pull.upload.as_ref().map(|upload| upload.evidence.count())),
         Uplink::RoundEvidence { evidence, .. } => Ok(Some(evidence.count())),
+        Uplink::RoundParts { parts, .. } => {
+            Ok(Some(parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.evidence.count()))))
+        }
         Uplink::NetworkPart(part) => Ok(Some(part.evidence.count())),
         Uplink::Cluster(upload) => cluster(upload.evidence.count()),
         Uplink::Clusters(list) => {

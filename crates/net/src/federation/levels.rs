@@ -60,6 +60,11 @@ impl FederationConfig {
         if let Relaying::No(reason) = relaying {
             return Err(refused(reason));
         }
+        if relaying == Relaying::ByParts && self.levels == 1 {
+            let allowed =
+                "with robust it must say how many levels of links there are, at the root and at every relay";
+            return Err(ConfigError::new("levels", self.levels, allowed));
+        }
         if self.levels > 1 {
             let depth = parent.depth(self.levels) as usize;
             let mut levels = vec![LevelConfig::default(); self.levels as usize];
@@ -72,7 +77,7 @@ impl FederationConfig {
             }
             _ => None,
         };
-        let above = UpperLink { depth: 1, thresholds };
+        let above = UpperLink { depth: 1, levels: 2, thresholds };
         let relay = algorithm.with_recipe(|recipe| recipe.relay(self.shape(), above));
         relay.ok_or_else(|| refused("it has no relay"))
     }

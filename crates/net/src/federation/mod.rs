@@ -28,7 +28,7 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-pub use accounts::AgentInfo;
+pub use accounts::{AgentInfo, KeptInfo, SuspicionInfo};
 pub use config::FederationConfig;
 pub(crate) use last_words::LastWord;
 pub(crate) use outbox::{FrameStream, Outbox, gone, outbox};

@@ -2,7 +2,7 @@
 //!
 //! Dimension, finiteness and positive sums are core's business; the arithmetic is in [`possible`].
 
-use posse_core::{ClusterUpload, EvidenceUpload, ProtocolError, Pull, Uplink};
+use posse_core::{ClusterUpload, EvidenceUpload, Parcel, ProtocolError, Pull, Uplink};
 
 use super::{FederationConfig, possible};
 
@@ -11,14 +11,8 @@ pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), P
     match message {
         Uplink::Pull(Pull { upload: Some(EvidenceUpload { evidence, .. }), .. })
         | Uplink::Evidence(EvidenceUpload { evidence, .. })
-        | Uplink::RoundEvidence { evidence, .. } => {
-            // Of another dimension: core says it better.
-            if evidence.dimension() as u64 != config.dimension {
-                return Ok(());
-            }
-            // The coordinator that takes the message in finds it unpacked.
-            possible::check(evidence.evidence(), config.feature_bound, config.reward_bound)
-        }
+        | Uplink::RoundEvidence { evidence, .. } => parcel(config, evidence),
+        Uplink::RoundParts { parts, .. } => parts.iter().try_for_each(|part| parcel(config, &part.evidence)),
         Uplink::Cluster(upload) => cluster(config, upload),
         Uplink::Clusters(list) => list.uploads.iter().try_for_each(|upload| cluster(config, upload)),
         // Sums of other things than features and rewards: core checks their shapes and that they are finite. Bytes of algorithms
@@ -31,6 +25,16 @@ pub(super) fn check(config: &FederationConfig, message: &Uplink) -> Result<(), P
         | Uplink::RoundLoss { .. }
         | Uplink::NetworkRequest { .. } => Ok(()),
     }
+}
+
+/// The same for the sums of one agent.
+fn parcel(config: &FederationConfig, evidence: &Parcel) -> Result<(), ProtocolError> {
+    // Of another dimension: core says it better.
+    if evidence.dimension() as u64 != config.dimension {
+        return Ok(());
+    }
+    // The coordinator that takes the message in finds it unpacked.
+    possible::check(evidence.evidence(), config.feature_bound, config.reward_bound)
 }
 
 /// The same for one cluster. Private uploads carry noise, so that any matrix may come of it: they are not checked.

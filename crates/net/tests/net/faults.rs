@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use posse_core::wire::v1;
 use posse_core::{
     Algorithm, AsyncLinUcb, ClusterConfig, FclubDc, FedGlbUcb, FedLinUcb, GlmConfig, LinkFunction,
-    PrivacyConfig, RoundConfig, Seed, SyncLinUcb, TimeSpan,
+    PrivacyConfig, Robust, RoundConfig, Seed, SyncLinUcb, TimeSpan,
 };
 use posse_net::coordinator::{LogKind, Options, Running, ServeConfig, serve};
 use posse_net::federation::{FederationConfig, FederationView, ParentConfig};
@@ -469,6 +469,9 @@ async fn rounds_and_answers_through_relays_survive_the_same() {
     for seed in seeds(3) {
         conserves(federation(Algorithm::FedLinUcb(FedLinUcb::default())), 2, seed).await;
         conserves(federation(Algorithm::SyncLinUcb(rounds.clone())), 1, seed).await;
+        // Every agent's part by itself.
+        let apart = SyncLinUcb { robust: Robust::Trimmed, ..rounds.clone() };
+        conserves(federation(Algorithm::SyncLinUcb(apart)), 1 + seed % 2, seed).await;
     }
 }
 

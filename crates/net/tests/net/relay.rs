@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use posse_core::{Algorithm, AsyncLinUcb, LinUcb, PrivacyConfig, Threshold};
+use posse_core::{Algorithm, AsyncLinUcb, LinUcb, PrivacyConfig, Robust, SyncLinUcb, Threshold, TimeSpan};
 use posse_net::Agent;
 use posse_net::coordinator::{Options, Running, ServeConfig, ServeError, serve};
 use posse_net::federation::{FederationConfig, ParentConfig};
@@ -142,6 +142,53 @@ async fn the_log_of_a_relay_is_replayed_with_who_it_is_at_its_parent() {
     assert!(config.replay(&replay).is_err(), "its parent speaks to the relay, not to any agent");
     let hub = config.with_identity_of(&directory).unwrap().replay(&replay).unwrap();
     assert_eq!(hub.coordinator().inspect().observations, 20);
+}
+
+/// Rounds in which the root holds agents against each other.
+fn robust() -> FederationConfig {
+    let rounds = SyncLinUcb {
+        robust: Robust::Trimmed,
+        round_threshold: Threshold(0.5),
+        round_deadline: Some(TimeSpan::from_secs(2)),
+        ..Default::default()
+    };
+    FederationConfig { levels: 2, ..federation(Algorithm::SyncLinUcb(rounds)) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_root_shows_the_agents_below_relays_by_name() {
+    let (above, below_it) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = coordinator(above.path(), robust()).await;
+    let settings = |number| {
+        let mut settings = below(root.address, number, robust());
+        settings.parent.as_mut().unwrap().upload_threshold = None;
+        settings
+    };
+    let relay = coordinator(below_it.path(), settings(7)).await;
+    let agents = [agent(relay.address, 0).await, agent(relay.address, 3).await];
+    play(&agents, 0, 40).await;
+    everything_is_somewhere(&root, &[&relay], &agents, 80).await;
+    let known = root.federations[0].agents().await;
+    let names: Vec<&str> = known[0].kept.iter().map(|kept| kept.agent.as_str()).collect();
+    assert_eq!((known.len(), known[0].agent, names), (1, 7, vec!["7/0", "7/3"]));
+    let kept: u64 = known[0].kept.iter().map(|kept| kept.observations).sum();
+    assert_eq!(kept, look(&root).await.observations);
+    assert!(root.metrics.text().contains("posse_agents_set_aside{federation=\"test\"} 0"));
+}
+
+/// Otherwise an agent with a token could speak for as many agents as it likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_of_a_root_that_holds_agents_against_each_other_says_how_many_levels_there_are() {
+    let without = |levels| FederationConfig { levels, ..robust() };
+    let relay = |levels| below(SocketAddr::from(([127, 0, 0, 1], 1)), 7, without(levels));
+    let error = relay(1).check().unwrap_err();
+    assert_eq!((error.name, error.value.as_str()), ("levels", "1"), "{error}");
+    relay(2).check().unwrap();
+    assert!(without(2).longest_frame() > 900 * without(1).longest_frame(), "lists are longer");
+    let Algorithm::SyncLinUcb(rounds) = robust().algorithm else { panic!("they are rounds") };
+    let many = Algorithm::SyncLinUcb(SyncLinUcb { agents_per_relay: 1_000_000, ..rounds });
+    let error = FederationConfig { algorithm: many, dimension: 100, ..robust() }.check().unwrap_err();
+    assert_eq!(error.name, "agents_per_relay", "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

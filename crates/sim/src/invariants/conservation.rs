@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use posse_core::{
-    Agent, AgentId, AgentView, Algorithm, Evidence, EvidenceUpload, Incarnation, Sharing, Uplink,
+    Agent, AgentAccount, AgentId, AgentView, Algorithm, Evidence, EvidenceUpload, Incarnation, Sharing,
+    Uplink,
 };
 
 use super::Invariant;
@@ -156,6 +157,8 @@ impl Invariant for Uploads {
 #[derive(Default)]
 struct RoundCounts {
     learned: u64,
+    /// The same by agent, for coordinators that keep agents apart.
+    by_agent: BTreeMap<AgentId, u64>,
     /// The most that crashes, departures and lost log entries can have taken.
     taken: u64,
     committed: u64,
@@ -163,11 +166,37 @@ struct RoundCounts {
     asleep: BTreeMap<AgentId, u64>,
 }
 
+impl RoundCounts {
+    /// Nothing is in the name of an agent that did not learn it, in all the places where it ever was together.
+    fn check_accounts(&self, accounts: &[AgentAccount]) -> Result<(), String> {
+        let mut shared: BTreeMap<AgentId, u64> = BTreeMap::new();
+        for account in accounts {
+            *shared.entry(account.agent.agent).or_default() += account.observations;
+        }
+        let learned = |agent: &AgentId| self.by_agent.get(agent).copied().unwrap_or(0);
+        match shared.into_iter().find(|(agent, count)| *count > learned(agent)) {
+            None => Ok(()),
+            Some((agent, count)) => Err(format!(
+                "{count} observations are in the name of {agent}, which made {}",
+                learned(&agent)
+            )),
+        }
+    }
+}
+
 impl Invariant for RoundCounts {
     fn check(&mut self, event: &Event<'_>, stage: &dyn Stage) -> Result<(), String> {
-        let committed = stage.coordinator().inspect().observations;
+        let accounts = stage.coordinator().accounts();
+        // What is not believed was taken in all the same.
+        let committed = match accounts.as_slice() {
+            [] => stage.coordinator().inspect().observations,
+            accounts => accounts.iter().map(|account| account.observations).sum(),
+        };
         match event {
-            Event::Learned { .. } => self.learned += 1,
+            Event::Learned { agent, .. } => {
+                self.learned += 1;
+                *self.by_agent.entry(*agent).or_default() += 1;
+            }
             Event::Crashing { agent, durable, .. } => {
                 let held = stage.agent(*agent).map_or(0, held);
                 self.asleep.insert(*agent, held);
@@ -186,6 +215,7 @@ impl Invariant for RoundCounts {
         if committed > self.learned {
             return Err(format!("{committed} observations are shared, {} were made", self.learned));
         }
+        self.check_accounts(&accounts)?;
         if let Event::Quiet = event {
             let views = stage.agents().into_iter().filter_map(|agent| stage.agent(agent));
             let unsent: u64 = views.map(|agent| unsent(&agent.inspect())).sum();
@@ -268,6 +298,7 @@ pub(super) fn uploaded(message: &Uplink) -> Option<&EvidenceUpload> {
         Uplink::Pull(pull) => pull.upload.as_ref(),
         Uplink::RoundRequest { .. }
         | Uplink::RoundEvidence { .. }
+        | Uplink::RoundParts { .. }
         | Uplink::RoundLoss { .. }
         | Uplink::Cluster(_)
         | Uplink::Clusters(_)

@@ -8,7 +8,8 @@ use serde_json::json;
 use tracing::info;
 
 use super::{Outcome, Owner, State};
-use crate::federation::{AgentInfo, FederationView, Reason, Refusal, Reply};
+use crate::federation::accounts::speaker;
+use crate::federation::{AgentInfo, FederationView, KeptInfo, Reason, Refusal, Reply};
 
 impl Owner {
     /// Ends an agent's life and tells it so; the answer waits until that is on the disk.
@@ -33,6 +34,7 @@ impl Owner {
         let Some(State { hub, .. }) = &self.state else { return Vec::new() };
         let all: BTreeSet<AgentId> = hub.agents().chain(self.accounts.agents()).collect();
         let information = hub.coordinator().inspect().information;
+        let kept = hub.coordinator().accounts();
         let describe = |agent: AgentId| {
             let account = self.accounts.of(agent);
             let standing = hub.coordinator().agent(agent);
@@ -48,6 +50,7 @@ impl Owner {
                 uploads: standing.map_or(0, |standing| standing.uploads),
                 observations: account.observations,
                 staleness: standing.map_or(0.0, |standing| information - standing.information),
+                kept: kept.iter().filter(|kept| speaker(kept) == agent).map(KeptInfo::from).collect(),
                 refused: account.refused.into_iter().map(|(why, count)| (why.to_owned(), count)).collect(),
             }
         };
@@ -91,7 +94,8 @@ impl Owner {
         self.metrics.sent(&self.config.name, sent, std::mem::take(&mut self.downloads));
         (standing.up, standing.down) = (self.up, self.down);
         let quarantined = self.conduct.quarantined();
-        let counts = [self.links.len(), quarantined.len(), standing.away];
+        let set_aside = self.state.as_ref().map_or(0, |state| state.hub.coordinator().set_aside());
+        let counts = [self.links.len(), quarantined.len(), standing.away, set_aside as usize];
         self.metrics.agents(&self.config.name, counts);
         standing.quarantined.clear();
         standing.quarantined.extend(quarantined);
