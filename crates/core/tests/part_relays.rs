@@ -166,7 +166,7 @@ impl Tree {
                 }
                 match &message {
                     Downlink::Collect { round, .. } => {
-                        letters.push_back((level, id, in_round(*round, &parts[&id])))
+                        letters.push_back((level, id, in_round(*round, &parts[&id])));
                     }
                     Downlink::Commit { included, version, evidence, .. } => {
                         assert!(included);

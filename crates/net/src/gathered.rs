@@ -198,7 +198,7 @@ mod tests {
         let mut gathered = Gathered::new(Vec::new());
         for round in 1..=3 {
             assert!(matches!(Pin::new(&mut gathered).poll_write(&mut context, b"first"), Poll::Ready(Ok(5))));
-            // It asks to be called again, or nothing would be written until somebody else wakes it.
+            // It asks to be called again, or nothing would be written until something else wakes the task.
             assert!(Pin::new(&mut gathered).poll_flush(&mut context).is_pending());
             assert_eq!(woken.0.load(Ordering::Relaxed), round);
             let parts = [io::IoSlice::new(b", "), io::IoSlice::new(b"next. ")];
@@ -206,7 +206,7 @@ mod tests {
             assert!(matches!(written, Poll::Ready(Ok(8))));
             assert!(gathered.stream.len() < 13 * round, "nothing is written before the flush");
             assert!(matches!(Pin::new(&mut gathered).poll_flush(&mut context), Poll::Ready(Ok(()))));
-            // A flush of nothing keeps nobody waiting.
+            // A flush of nothing does not wait.
             assert!(matches!(Pin::new(&mut gathered).poll_flush(&mut context), Poll::Ready(Ok(()))));
             assert_eq!(woken.0.load(Ordering::Relaxed), round);
             assert_eq!(gathered.waiting.capacity(), 0, "an idle connection holds no memory");

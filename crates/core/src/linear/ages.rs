@@ -292,3 +292,26 @@ fn parts_from_wire(parts: v1::BucketParts) -> Result<BTreeMap<AgentId, Evidence>
     };
     parts.parts.into_iter().map(part).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn not_more_is_taken_in_than_can_be_counted_however_much_was_forgotten() {
+        let mut ages = Ages::new(1, 0.1, 0.1, Some(10));
+        for half in 1..=2 {
+            let claim = Evidence::from_parts(vec![1.0], vec![1.0], MAX_OBSERVATIONS / 2).unwrap();
+            assert!(ages.check_room_for(claim.count()).is_ok());
+            ages.take_in(&claim, 0);
+            assert_eq!(ages.total(), half * (MAX_OBSERVATIONS / 2));
+            assert!(
+                ages.sum(1).count() <= MAX_OBSERVATIONS / 2,
+                "the newest bucket in any case, and no other"
+            );
+        }
+        for count in [1, u64::MAX] {
+            assert!(matches!(ages.check_room_for(count), Err(ProtocolError::Evidence(_))));
+        }
+    }
+}

@@ -369,7 +369,7 @@ impl Coordinator for ExchangeCoordinator {
             return vec![self.answer_to_greeting(now, agent, uploads, None)];
         }
         let seat = self.informed(uploads);
-        // What somebody who returns has not sent is as old as before.
+        // What a returning agent has not sent keeps its age.
         let spoke_at = known.map_or(seat.spoke_at, |known| known.spoke_at);
         self.seats.insert(agent, ExchangeSeat { spoke_at, ..seat });
         let snapshot = self.snapshot(uploads, returning);

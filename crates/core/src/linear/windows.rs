@@ -81,7 +81,7 @@ impl Windows {
         }
     }
 
-    /// Losses and leads.
+    /// The losses and the leads of all windows, for the saved state.
     pub(super) fn save(&self) -> (Vec<f64>, Vec<f64>) {
         (self.losses.clone(), self.leads.clone())
     }
