@@ -21,11 +21,11 @@ pub(crate) fn part_to_wire(part: &AgentPart) -> v1::AgentPart {
         evidence.dimension = 0;
     }
     let path = &part.agent;
-    v1::AgentPart { agent: path.agent.0, relays: numbers(path), evidence: Some(evidence) }
+    v1::AgentPart { agent: path.agent.0, relays: numbers(path), evidence: Some(Box::new(evidence)) }
 }
 
 pub(crate) fn part_from_wire(part: v1::AgentPart) -> Result<AgentPart, DecodeError> {
-    let evidence = required(part.evidence)?;
+    let evidence = *required(part.evidence)?;
     // A message has many parts. If each could name a dimension and leave out its numbers, few bytes would ask for much memory.
     if evidence.moment.is_empty() {
         return Err(DecodeError::invalid("part", "its vector is missing"));

@@ -195,8 +195,8 @@ pub struct AgentPart {
     #[prost(uint64, repeated, tag = "2")]
     pub relays: ::prost::alloc::vec::Vec<u64>,
     /// With its whole moment, and a matrix that is packed or of low rank.
-    #[prost(message, optional, tag = "3")]
-    pub evidence: ::core::option::Option<Evidence>,
+    #[prost(message, optional, boxed, tag = "3")]
+    pub evidence: ::core::option::Option<::prost::alloc::boxed::Box<Evidence>>,
 }
 /// From a relay: observations that its parent counts on in a round are gone, or their agents are silent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -13,7 +13,7 @@ use super::LoadError;
 
 /// What is read of the answer to a choice.
 #[derive(Deserialize)]
-struct Chosen<'a> {
+struct ChoiceMade<'a> {
     id: &'a str,
 }
 
@@ -58,7 +58,7 @@ async fn ask_in_turn(mut stream: TcpStream, questions: Arc<[Vec<u8>]>, each: usi
     let mut answer = Vec::with_capacity(512);
     for round in 0..each {
         let body = ask(&mut stream, &questions[round % questions.len()], &mut answer).await?;
-        let Chosen { id } = serde_json::from_slice(&answer[body..])
+        let ChoiceMade { id } = serde_json::from_slice(&answer[body..])
             .map_err(|error| LoadError(format!("no choice: {error}")))?;
         let reward = format!("{{\"id\":\"{id}\",\"reward\":{:?}}}", (round % 3) as f64);
         ask(&mut stream, &request("/reward", &reward), &mut answer).await?;

@@ -23,7 +23,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::sidecar::call;
-use crate::support::{agent, federation, in_a_minute, interact, talkative};
+use crate::support::{agent, federation, in_a_minute, interact, interact_and_report, talkative};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -93,9 +93,15 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
     for name in moved {
         assert!(value(&text, name) > 0.0, "{name} does not move:\n{text}");
     }
-    // What moves for other reasons has a test of its own: the next one here, two in `security`, one in
+    // What moves for other reasons has a test of its own: the next two here, two in `security`, one in
     // `presence`.
-    let elsewhere = ["posse_staleness", "posse_refused", "posse_agents_quarantined", "posse_agents_away"];
+    let elsewhere = [
+        "posse_staleness",
+        "posse_agents_set_aside",
+        "posse_refused",
+        "posse_agents_quarantined",
+        "posse_agents_away",
+    ];
     let tested = |name: &str| elsewhere.contains(&name) || moved.iter().any(|moved| moved.starts_with(name));
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let names: Vec<&str> = types.map(|line| line.split_once(' ').unwrap().0).collect();
@@ -106,6 +112,36 @@ async fn a_metric_moves_when_what_it_counts_happens_and_no_metric_is_untested() 
     // Each round is measured once, not once an agent.
     assert_eq!(value(&text, "posse_round_seconds_count"), rounds);
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_whose_reports_contradict_the_others_are_counted_as_set_aside() {
+    let data = tempfile::tempdir().unwrap();
+    let rounds = SyncLinUcb {
+        round_threshold: Threshold(0.5),
+        robust: posse_core::Robust::Trimmed,
+        ..SyncLinUcb::default()
+    };
+    let running = watched(data.path(), federation(Algorithm::SyncLinUcb(rounds)), LogKind::default()).await;
+    let mut agents = Vec::new();
+    for number in 1..=10 {
+        agents.push(agent(running.address, number).await);
+    }
+    let admin = running.admin.unwrap();
+    let set_aside = async || value(&call(admin, "GET", "/metrics", "").await.1, "posse_agents_set_aside");
+    assert_eq!(set_aside().await, 0.0);
+    in_a_minute(async {
+        for step in 0.. {
+            for (place, agent) in agents.iter().enumerate() {
+                interact_and_report(agent, step, if place < 2 { -1.0 } else { 1.0 });
+                agent.settled().await;
+            }
+            if set_aside().await == 2.0 {
+                break;
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

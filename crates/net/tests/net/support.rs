@@ -47,6 +47,11 @@ pub(crate) async fn agent(address: std::net::SocketAddr, agent: u64) -> Agent {
 
 /// An interaction: three arms of the agent's own, a linear reward.
 pub(crate) fn interact(agent: &Agent, step: u64) {
+    interact_and_report(agent, step, 1.0);
+}
+
+/// The same, with `sign` times the reward: an agent with −1 reports the opposite of what it got.
+pub(crate) fn interact_and_report(agent: &Agent, step: u64, sign: f64) {
     let mut stream = Seed(11).stream("arms", agent.id().0, step);
     let mut arms = Arms::new(DIMENSION);
     for _ in 0..3 {
@@ -55,7 +60,7 @@ pub(crate) fn interact(agent: &Agent, step: u64) {
     }
     let chosen = agent.choose(UserId(0), &arms).unwrap();
     let reward = arms.row(chosen.arm).iter().sum::<f64>() + 0.1 * stream.normal();
-    agent.reward(chosen.id, reward).unwrap();
+    agent.reward(chosen.id, sign * reward).unwrap();
 }
 
 /// Observations that an agent has made and the coordinator may not have.
