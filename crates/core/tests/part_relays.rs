@@ -388,7 +388,7 @@ fn a_part_that_leaves_out_its_vector_is_refused() {
     let low_rank = v1::LowRank { pivots: Vec::new(), columns: Vec::new() };
     let matrix = Some(v1::evidence::Matrix::LowRank(low_rank));
     let evidence = Some(v1::Evidence { count: 1, moment: Vec::new(), matrix, dimension: 16_384 });
-    let parts = vec![v1::AgentPart { agent: 1, relays: vec![2], evidence }; 3];
+    let parts = vec![v1::AgentPart { agent: 1, relays: vec![2], evidence: evidence.map(Box::new) }; 3];
     let kind = Some(v1::uplink::Kind::RoundParts(v1::RoundParts { round: 1, parts }));
     assert!(decode_uplink(&v1::Uplink { kind }.encode_to_vec()).is_err());
     let mut silent = Evidence::none(9);

@@ -54,7 +54,8 @@ fn liars_below_relays_are_found_as_without_relays() {
     ] {
         let flat = lying(seed, 0.3, lie, SyncLinUcb { join, ..robust() });
         let (seen, tally) = run(&flat);
-        assert!(tally.rounds > 8 && seen.set_aside.len() >= 6, "{lie:?}: {:?}", seen.set_aside);
+        assert!(seen.set_aside.len() >= 6, "{lie:?}: {:?}", seen.set_aside);
+        assert!(tally.rounds >= 5, "{lie:?}: {} rounds", tally.rounds);
         let believing = SyncLinUcb { robust: Robust::Off, join, ..robust() };
         let trusting = lying(seed, 0.3, lie, believing).run(&mut ()).unwrap();
         for topology in [tree(2, 1), tree(2, 7), tree(3, 3)] {
@@ -67,7 +68,7 @@ fn liars_below_relays_are_found_as_without_relays() {
             assert!(same < 0.8 * trusting.honest_regret.unwrap(), "{lie:?}: the defence does something");
             // One message a relay in place of one an agent; the parts themselves are in it.
             let (direct, root) = (tally.up, through.above[0].up);
-            assert!(root.messages * 5 < direct.messages, "{root:?} beside {direct:?}");
+            assert!(root.messages * 4 < direct.messages, "{root:?} beside {direct:?}");
             assert!(root.scalars * 10 > direct.scalars * 9 && root.bytes * 10 > direct.bytes * 9, "{root:?}");
         }
     }

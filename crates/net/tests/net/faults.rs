@@ -352,12 +352,12 @@ pub(crate) fn seeds(count: u64) -> Vec<u64> {
 const BURSTS: u64 = 8;
 
 async fn conserves(federation: FederationConfig, relays: u64, seed: u64) {
+    let why = format!("FAULT_SEED={seed}, {:?} below {relays} relays", federation.algorithm);
     let mut victim = Victim::with_relays(federation, relays, seed).await;
     for turn in 0..8 {
         victim.suffer(seed, turn).await;
     }
     let agents = victim.heal().await;
-    let why = format!("FAULT_SEED={seed}");
     victim.conserves(&agents, victim.made, &why).await;
     // Everybody is heard again, at every level.
     let mut before = Vec::new();
