@@ -134,8 +134,8 @@ impl RoundRelay {
         Ok(())
     }
 
-    /// Adds the parts of agents below a child to the open round one by one, or refuses all of them unchanged. A child with
-    /// which the relay would speak for too many agents takes part without being heard, so that nobody waits for it.
+    /// Adds the parts of agents below a child to the open round one by one, or refuses all of them unchanged. If the relay
+    /// would then speak for more agents than it may, the parts are left out and the round no longer waits for the child.
     fn add_list(
         &mut self,
         from: AgentId,
@@ -149,7 +149,7 @@ impl RoundRelay {
         }
         let add = |sum: Evidence, part: &AgentPart| sum.checked_sum(part.evidence.evidence());
         let sum = parts.iter().try_fold(open.sum.clone(), add)?;
-        // What no model fits would be refused above, together with the parts of everybody else.
+        // The parent would refuse a sum that no model fits, and with it the parts of all other agents.
         self.model.check_fit(&self.evidence.checked_sum(&sum)?)?;
         open.waiting.remove(&from);
         if self.listing.as_mut().is_some_and(|listing| listing.name(&parts)) {
