@@ -166,13 +166,30 @@ async fn the_root_shows_the_agents_below_relays_by_name() {
     };
     let relay = coordinator(below_it.path(), settings(7)).await;
     let agents = [agent(relay.address, 0).await, agent(relay.address, 3).await];
-    play(&agents, 0, 40).await;
-    everything_is_somewhere(&root, &[&relay], &agents, 80).await;
+    // An agent that joined in the middle of a round asks for another one at its next interaction, not before.
+    let mut turns = 0;
+    in_a_minute(async {
+        while root.federations[0].agents().await.iter().flat_map(|child| &child.kept).count() < 2 {
+            play(&agents, turns, turns + 1).await;
+            turns += 1;
+        }
+    })
+    .await;
+    everything_is_somewhere(&root, &[&relay], &agents, 2 * turns).await;
     let known = root.federations[0].agents().await;
     let names: Vec<&str> = known[0].kept.iter().map(|kept| kept.agent.as_str()).collect();
     assert_eq!((known.len(), known[0].agent, names), (1, 7, vec!["7/0", "7/3"]));
-    let kept: u64 = known[0].kept.iter().map(|kept| kept.observations).sum();
-    assert_eq!(kept, look(&root).await.observations);
+    // A round may end between the two looks.
+    in_a_minute(async {
+        let kept = || async {
+            let known = root.federations[0].agents().await;
+            known[0].kept.iter().map(|kept| kept.observations).sum::<u64>()
+        };
+        while kept().await != look(&root).await.observations {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert!(root.metrics.text().contains("posse_agents_set_aside{federation=\"test\"} 0"));
 }
 
