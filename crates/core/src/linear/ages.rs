@@ -121,6 +121,11 @@ impl Ages {
         self.window.or_else(|| self.windows.best()).unwrap_or(u64::MAX)
     }
 
+    /// Whether it is certain that what is older than the window holds no longer. Never of windows of fixed length.
+    pub(crate) fn has_changed_for_certain(&self) -> bool {
+        self.window.is_none() && self.windows.is_certain()
+    }
+
     /// The sum over the window, of agents that are believed.
     pub(crate) fn sum(&self, dimension: usize) -> Evidence {
         let mut sum = Evidence::none(dimension);

@@ -1,5 +1,5 @@
 //! The coordinator of the exchange: adds what is pushed, answers what is asked, and says with every answer
-//! how much there is to hear. It never speaks unasked, except to agents that join.
+//! how much there is to hear. It speaks unasked only to agents that join, and when the world has changed abruptly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use crate::ids::{AgentId, AgentPath, Tick, Version};
 use crate::linear::ages::Ages;
 use crate::linear::exchange_lin_ucb::ExchangeConfig;
 use crate::linear::trust::{Trust, Verdict};
+use crate::linear::warnings::Warnings;
 use crate::message::{Answer, Downlink, EvidenceUpload, News, Outgoing, Pull, Snapshot, Uplink};
 use crate::ridge::Ridge;
 use crate::rounded::Rounded;
@@ -41,6 +42,7 @@ pub(crate) struct ExchangeCoordinator {
     ages: Option<Ages>,
     /// Observations that were in the evidence and are no longer.
     removed: u64,
+    warnings: Warnings,
 }
 
 /// What the coordinator remembers of an agent.
@@ -106,6 +108,7 @@ impl ExchangeCoordinator {
             trust,
             ages,
             removed: 0,
+            warnings: Warnings::default(),
         }
     }
 
@@ -342,6 +345,31 @@ impl ExchangeCoordinator {
         Outgoing::to(agent, Downlink::Answer(answer))
     }
 
+    /// Warns all agents that hold much of what was forgotten, if the world has changed abruptly.
+    fn warn(&mut self, now: Tick, speaker: AgentId) -> Vec<Outgoing> {
+        let changed = self.ages.as_ref().is_some_and(Ages::has_changed_for_certain);
+        if !changed || !self.warnings.are_worth_it(self.total(), self.seats.len()) {
+            return Vec::new();
+        }
+        self.warnings.give(self.total());
+        let holds_much = |seat: &ExchangeSeat| 2 * (self.removed - seat.removed) >= self.evidence.count();
+        let misled: Vec<AgentId> = self
+            .seats
+            .iter()
+            .filter(|(agent, seat)| **agent != speaker && seat.version < self.version && holds_much(seat))
+            .map(|(agent, _)| *agent)
+            .collect();
+        misled.into_iter().map(|agent| self.tell(now, agent)).collect()
+    }
+
+    /// Sends an agent everything, unasked.
+    fn tell(&mut self, now: Tick, agent: AgentId) -> Outgoing {
+        let seat = self.seats.get(&agent).copied().unwrap_or_default();
+        let snapshot = self.snapshot(seat.uploads, false);
+        self.seats.insert(agent, ExchangeSeat { spoke_at: seat.spoke_at, ..self.informed(seat.uploads) });
+        self.answer_to_greeting(now, agent, seat.uploads, Some(snapshot))
+    }
+
     fn answer_to_greeting(
         &self,
         now: Tick,
@@ -383,6 +411,7 @@ impl Coordinator for ExchangeCoordinator {
 
     fn receive(&mut self, now: Tick, from: AgentId, message: Uplink) -> Result<Vec<Outgoing>, ProtocolError> {
         let seat = *self.seats.get(&from).ok_or(ProtocolError::UnknownAgent(from))?;
+        let before = self.total();
         let (seat, pulled) = match message {
             Uplink::Evidence(upload) => (self.add(from, seat, &upload)?, false),
             Uplink::Pull(Pull { doubt, upload, .. }) => {
@@ -401,7 +430,11 @@ impl Coordinator for ExchangeCoordinator {
         };
         self.judge();
         self.pace.observe(self.total(), now);
-        Ok(vec![self.answer(now, from, seat, pulled)])
+        if self.ages.is_some() {
+            self.warnings.hear(self.total() - before, pulled);
+        }
+        let answer = self.answer(now, from, seat, pulled);
+        Ok([answer].into_iter().chain(self.warn(now, from)).collect())
     }
 
     fn tick(&mut self, _now: Tick) -> Vec<Outgoing> {
@@ -447,6 +480,7 @@ impl Coordinator for ExchangeCoordinator {
             spoke_at: seat.spoke_at,
         });
         let marks = self.pace.marks.iter().flatten().flat_map(|(count, at)| [*count, *at]);
+        let (warned, asking) = self.warnings.save();
         v1::ExchangeCoordinatorState {
             version: self.version.0,
             evidence: Some(wire::evidence_to_wire(&self.evidence)),
@@ -457,6 +491,8 @@ impl Coordinator for ExchangeCoordinator {
             removed: self.removed,
             trust: self.trust.as_ref().map(Trust::save),
             ages: self.ages.as_ref().map(Ages::save),
+            warned,
+            asking,
         }
         .encode_to_vec()
     }
@@ -496,8 +532,11 @@ impl Coordinator for ExchangeCoordinator {
         {
             return Err(DecodeError::invalid("coordinator", "its counts contradict each other"));
         }
+        let warnings = Warnings::restored(state.warned, state.asking, total)
+            .ok_or_else(|| DecodeError::invalid("coordinator", "its warnings are impossible"))?;
         self.model.restore(&state.model.unwrap_or_default())?;
         (self.trust, self.ages, self.removed) = (trust, ages, state.removed);
+        self.warnings = warnings;
         self.evidence = Arc::new(evidence);
         self.version = Version(state.version);
         self.pace = Pace { marks };

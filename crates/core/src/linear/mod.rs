@@ -23,6 +23,7 @@ pub(crate) mod rule;
 pub(crate) mod span;
 pub(crate) mod sync_lin_ucb;
 pub(crate) mod trust;
+pub(crate) mod warnings;
 pub(crate) mod windows;
 
 pub use async_lin_ucb::{AsyncLinPhe, AsyncLinTs, AsyncLinUcb, Override, ProtocolConfig};

@@ -56,6 +56,17 @@ impl Windows {
         by_experience.into_iter().chain(by_alarm).min().map(|place| self.size(place))
     }
 
+    /// Whether the alarm that chooses the window is as loud as it can be: longer windows are [`HYSTERESIS`] times less
+    /// likely than not.
+    pub(super) fn is_certain(&self) -> bool {
+        self.leads.iter().find(|lead| **lead > 0.0).is_some_and(|lead| *lead >= self.highest())
+    }
+
+    /// The most that a lead can be.
+    fn highest(&self) -> f64 {
+        2.0 * self.variance * libm::log(HYSTERESIS)
+    }
+
     /// Takes in how an upload of `count` observations was predicted, by each window and by everything, when there were
     /// `total`.
     pub(super) fn compare(&mut self, predictions: &[f64], count: u64, total: u64) {
@@ -72,7 +83,7 @@ impl Windows {
         }
         self.leads.resize(predictions.len() - 1, f64::NAN);
         let lowest = 2.0 * self.variance * libm::log(FALSE_ALARM);
-        let highest = 2.0 * self.variance * libm::log(HYSTERESIS);
+        let highest = self.highest();
         for (lead, pair) in self.leads.iter_mut().zip(predictions.windows(2)) {
             // A new window begins with the benefit of the doubt.
             let before = if lead.is_nan() { lowest } else { *lead };

@@ -1068,6 +1068,12 @@ pub struct ExchangeCoordinatorState {
     pub trust: ::core::option::Option<TrustState>,
     #[prost(message, optional, tag = "9")]
     pub ages: ::core::option::Option<AgesState>,
+    /// Observations that had been taken in when all agents were last warned that the world had changed.
+    #[prost(uint64, tag = "10")]
+    pub warned: u64,
+    /// How many questions agents asked for each observation of late.
+    #[prost(double, tag = "11")]
+    pub asking: f64,
 }
 /// A relay of the asynchronous protocols.
 #[derive(Clone, PartialEq, ::prost::Message)]
