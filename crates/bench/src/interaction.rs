@@ -6,6 +6,7 @@ use anyhow::Context;
 use posse_core::{AgentId, Algorithm, Arms, Federation, LinUcb, ModelConfig, Seed, Shape, UserId, WidthForm};
 use serde::Serialize;
 
+use crate::numpy::Numpy;
 use crate::plain::PlainLinUcb;
 use crate::{Effort, shortest};
 
@@ -13,7 +14,10 @@ const ARMS: usize = 25;
 /// Different offers, so that nothing is learned by heart; few enough to stay in the cache.
 const OFFERS: usize = 64;
 
-/// Choosing among 25 arms and learning the reward, by us and by the plain loop.
+/// Numpy has one for this many of the others' interactions: it takes twenty times as long.
+const ROUNDS_OF_NUMPY: usize = 10;
+
+/// Choosing among 25 arms and learning the reward, by us, by the plain loop and by numpy.
 #[derive(Debug, Serialize)]
 pub struct Interactions {
     /// How many features an arm has.
@@ -24,10 +28,18 @@ pub struct Interactions {
     pub plain_micros: f64,
     /// The time of the plain loop divided by ours.
     pub ratio: f64,
+    /// Microseconds that a vectorised program in numpy takes for one interaction, where there is Python with numpy.
+    pub numpy_micros: Option<f64>,
+    /// The time of numpy divided by ours.
+    pub numpy_ratio: Option<f64>,
 }
 
 /// Measures at the given dimension.
-pub fn interactions(dimension: usize, effort: Effort) -> anyhow::Result<Interactions> {
+pub(super) fn interactions(
+    dimension: usize,
+    numpy: &mut Option<Numpy>,
+    effort: Effort,
+) -> anyhow::Result<Interactions> {
     let mut stream = Seed(1).stream("bench", 0, 0);
     let scale = 1.0 / (dimension as f64).sqrt();
     let offers: Vec<Vec<f64>> =
@@ -46,8 +58,13 @@ pub fn interactions(dimension: usize, effort: Effort) -> anyhow::Result<Interact
     let mut agent =
         Algorithm::LinUcb(LinUcb { model }).agent(AgentId(0), Shape::shared(dimension), &federation)?;
     let mut plain = PlainLinUcb::new(dimension, 0.1);
+    let numpy_rounds = (rounds / ROUNDS_OF_NUMPY).max(1);
+    if let Some(numpy) = numpy {
+        numpy.offer(&offers, ARMS, dimension)?;
+    }
     let (mut posse_seconds, mut plain_seconds) = (f64::INFINITY, f64::INFINITY);
-    // In turns, so that both meet the same disturbances.
+    let mut numpy_seconds: Option<f64> = None;
+    // In turns, so that all meet the same disturbances.
     for _ in 0..5 {
         let mut failed = None;
         posse_seconds = posse_seconds.min(shortest(1, || {
@@ -69,13 +86,21 @@ pub fn interactions(dimension: usize, effort: Effort) -> anyhow::Result<Interact
                 plain.learn(&offer[arm * dimension..(arm + 1) * dimension], reward(round));
             }
         }));
+        if let Some(numpy) = numpy {
+            let seconds = numpy.play(numpy_rounds)?;
+            numpy_seconds = Some(numpy_seconds.map_or(seconds, |least| least.min(seconds)));
+        }
     }
     let micros = |seconds: f64| seconds * 1e6 / rounds as f64;
+    let posse_micros = micros(posse_seconds);
+    let numpy_micros = numpy_seconds.map(|seconds| seconds * 1e6 / numpy_rounds as f64);
     Ok(Interactions {
         dimension,
-        posse_micros: micros(posse_seconds),
+        posse_micros,
         plain_micros: micros(plain_seconds),
         ratio: plain_seconds / posse_seconds,
+        numpy_micros,
+        numpy_ratio: numpy_micros.map(|micros| micros / posse_micros),
     })
 }
 

@@ -13,6 +13,7 @@ mod interaction;
 mod kernels;
 mod literal;
 mod nonlinear;
+mod numpy;
 mod plain;
 mod plain_nonlinear;
 mod population;
@@ -24,10 +25,13 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use interaction::interactions;
+use numpy::Numpy;
+
 pub use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub use coordinator::{Uploads, uploads};
 pub use gradient::{GradientSum, gradient_sums};
-pub use interaction::{Interactions, interactions};
+pub use interaction::Interactions;
 pub use kernels::{KernelTime, kernels};
 pub use nonlinear::{Nonlinear, nonlinear};
 pub use population::{PopulationTime, population, populations};
@@ -49,7 +53,7 @@ pub enum Effort {
 pub enum Suite {
     /// Single kernels of the linear and the generalized linear family.
     Kernels,
-    /// Choosing and learning by one agent, beside plain loops.
+    /// Choosing and learning by one agent, beside plain loops and numpy.
     Agent,
     /// Taking in uploads, beside a literal coordinator.
     Coordinator,
@@ -71,6 +75,9 @@ pub struct Measurements {
     /// Choosing among 25 arms and learning the reward.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interactions: Vec<Interactions>,
+    /// The version of numpy that interactions were compared with, or `not found`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numpy: Option<String>,
     /// Taking in an upload when no agent is due for a download.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uploads: Vec<Uploads>,
@@ -107,8 +114,12 @@ impl Measurements {
         match suite {
             Suite::Kernels => self.kernels = kernels(effort)?,
             Suite::Agent => {
-                self.interactions =
-                    [10, 25, 100].map(|d| interactions(d, effort)).into_iter().collect::<Result<_, _>>()?;
+                let mut numpy = Numpy::start();
+                self.interactions = [10, 25, 100]
+                    .map(|d| interactions(d, &mut numpy, effort))
+                    .into_iter()
+                    .collect::<Result<_, _>>()?;
+                self.numpy = Some(numpy.map_or(numpy::NOT_FOUND.to_owned(), |own| own.version().to_owned()));
             }
             Suite::Coordinator => {
                 let agents = [10, 1_000, if quick { 10_000 } else { 1_000_000 }];

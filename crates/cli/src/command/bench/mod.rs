@@ -49,7 +49,7 @@ pub(crate) struct Args {
 enum Named {
     /// Single kernels: scoring, updates, factorisation, gradients
     Kernels,
-    /// Choosing and learning by one agent, beside plain loops
+    /// Choosing and learning by one agent, beside plain loops and numpy (of `python3`, or what PYTHON names, if it is there)
     Agent,
     /// Taking in uploads, beside a literal coordinator
     Coordinator,

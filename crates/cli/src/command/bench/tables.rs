@@ -54,14 +54,18 @@ fn agent(out: &mut String, measured: &Measurements) {
         return;
     }
     line(out, "\nChoose among 25 arms and learn, one core (plain: Sherman-Morrison in plain loops)");
-    line(out, "  features    posse        plain       ratio   interactions/s");
+    let numpy = measured.numpy.as_deref().unwrap_or_default();
+    line(out, &format!("numpy: {numpy}"));
+    line(out, "  features    posse        plain       ratio        numpy       ratio   interactions/s");
     for row in &measured.interactions {
         let (posse, plain) = (row.posse_micros, row.plain_micros);
         let rate = 1e6 / posse;
+        let numpy = row.numpy_micros.map_or("-".to_owned(), |micros| format!("{micros:.1} us"));
+        let times = row.numpy_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.0}x"));
         line(
             out,
             &format!(
-                "{:>10} {posse:>8.2} us {plain:>9.2} us {:>8.1}x {rate:>14.0}",
+                "{:>10} {posse:>8.2} us {plain:>9.2} us {:>8.1}x {numpy:>12} {times:>11} {rate:>16.0}",
                 row.dimension, row.ratio
             ),
         );
