@@ -16,6 +16,7 @@ mod nonlinear;
 mod numpy;
 mod plain;
 mod plain_nonlinear;
+mod plain_refactorising;
 mod population;
 mod roofline;
 mod simulation;

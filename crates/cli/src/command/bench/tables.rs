@@ -53,20 +53,31 @@ fn agent(out: &mut String, measured: &Measurements) {
     if measured.interactions.is_empty() {
         return;
     }
-    line(out, "\nChoose among 25 arms and learn, one core (plain: Sherman-Morrison in plain loops)");
+    line(
+        out,
+        "\nChoose among 25 arms and learn, one core, and how many times as long others take in the same run",
+    );
+    line(
+        out,
+        "plain: Sherman-Morrison in plain loops; refactorising: plain loops that factorise at every observation;",
+    );
     let numpy = measured.numpy.as_deref().unwrap_or_default();
     line(out, &format!("numpy: {numpy}"));
-    line(out, "  features    posse        plain       ratio        numpy       ratio   interactions/s");
+    line(out, "  features    posse   interactions/s        plain           refactorising          numpy");
     for row in &measured.interactions {
-        let (posse, plain) = (row.posse_micros, row.plain_micros);
-        let rate = 1e6 / posse;
-        let numpy = row.numpy_micros.map_or("-".to_owned(), |micros| format!("{micros:.1} us"));
-        let times = row.numpy_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.0}x"));
+        let beside = |micros: f64, ratio: f64| format!("{micros:.2} us {ratio:>5.1}x");
+        let numpy = row
+            .numpy_micros
+            .zip(row.numpy_ratio)
+            .map_or("-".to_owned(), |(micros, ratio)| beside(micros, ratio));
+        let (plain, refactorising) =
+            (beside(row.plain_micros, row.ratio), beside(row.refactorising_micros, row.refactorising_ratio));
+        let (posse, rate) = (row.posse_micros, 1e6 / row.posse_micros);
         line(
             out,
             &format!(
-                "{:>10} {posse:>8.2} us {plain:>9.2} us {:>8.1}x {numpy:>12} {times:>11} {rate:>16.0}",
-                row.dimension, row.ratio
+                "{:>10} {posse:>8.2} us {rate:>13.0} {plain:>17} {refactorising:>19} {numpy:>18}",
+                row.dimension
             ),
         );
     }
