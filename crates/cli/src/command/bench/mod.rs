@@ -47,7 +47,7 @@ pub(crate) struct Args {
 /// A suite as it is called on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum Named {
-    /// Single kernels: scoring, updates, factorisation, gradients
+    /// Single kernels: scoring, updates, sums and merges, factorisation, gradients and Hessians
     Kernels,
     /// Choosing and learning by one agent, beside plain loops and numpy (of `python3`, or what PYTHON names, if it is there)
     Agent,
