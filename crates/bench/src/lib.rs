@@ -12,6 +12,7 @@ mod gradient;
 mod interaction;
 mod kernels;
 mod literal;
+mod memory;
 mod nonlinear;
 mod numpy;
 mod plain;
@@ -34,6 +35,7 @@ pub use coordinator::{Uploads, uploads};
 pub use gradient::{GradientSum, gradient_sums};
 pub use interaction::Interactions;
 pub use kernels::{KernelTime, kernels};
+pub use memory::{MemoryAtRest, memory_at_rest};
 pub use nonlinear::{Nonlinear, nonlinear};
 pub use population::{PopulationTime, population, populations};
 pub use roofline::{Roofline, roofline};
@@ -52,6 +54,8 @@ pub enum Effort {
 /// A group of benchmarks that can be asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suite {
+    /// Memory of agents at rest, of every family. It must come first in a process.
+    Memory,
     /// Single kernels of the linear and the generalized linear family.
     Kernels,
     /// Choosing and learning by one agent, beside plain loops and numpy.
@@ -70,6 +74,9 @@ pub struct Measurements {
     /// What one core can do at most, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roofline: Option<Roofline>,
+    /// Memory of agents at rest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryAtRest>,
     /// Single kernels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelTime>,
@@ -113,6 +120,7 @@ impl Measurements {
     pub fn add(&mut self, suite: Suite, effort: Effort) -> anyhow::Result<()> {
         let quick = effort == Effort::Quick;
         match suite {
+            Suite::Memory => self.memory = memory_at_rest(effort)?,
             Suite::Kernels => self.kernels = kernels(effort)?,
             Suite::Agent => {
                 let mut numpy = Numpy::start();

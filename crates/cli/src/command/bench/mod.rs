@@ -47,6 +47,8 @@ pub(crate) struct Args {
 /// A suite as it is called on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum Named {
+    /// Memory of agents at rest and of their coordinators, for every family
+    Memory,
     /// Single kernels: scoring, updates, sums and merges, factorisation, gradients and Hessians
     Kernels,
     /// Choosing and learning by one agent, beside plain loops and numpy (of `python3`, or what PYTHON names, if it is there)
@@ -86,12 +88,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         }
         None => None,
     };
-    let everything = [Named::Kernels, Named::Agent, Named::Coordinator, Named::Simulation, Named::Families];
+    let everything =
+        [Named::Memory, Named::Kernels, Named::Agent, Named::Coordinator, Named::Simulation, Named::Families];
     let mut suites = if args.suites.is_empty() { everything.to_vec() } else { args.suites.clone() };
     suites.sort_unstable();
     suites.dedup();
     let rounds = if before.is_some() { args.rounds.max(3) } else { args.rounds };
-    let rounds = (0..rounds).map(|_| measure(&suites, effort, args)).collect::<Result<_, _>>()?;
+    let mut rounds: Vec<Round> =
+        (0..rounds).map(|round| measure(&suites, effort, args, round == 0)).collect::<Result<_, _>>()?;
+    if let Some((first, later)) = rounds.split_first_mut() {
+        later.iter_mut().for_each(|round| round.measured.memory.clone_from(&first.measured.memory));
+    }
     let document = Document { rounds };
     if let Some(before) = before {
         print(&changes::table(&before, &serde_json::to_value(&document)?)?)?;
@@ -103,11 +110,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn measure(suites: &[Named], effort: Effort, args: &Args) -> anyhow::Result<Round> {
+fn measure(suites: &[Named], effort: Effort, args: &Args, is_first: bool) -> anyhow::Result<Round> {
     let mut measured = Measurements { roofline: args.roofline.then(roofline), ..Measurements::default() };
     let mut network = None;
     for suite in suites {
         let suite = match suite {
+            // Memory that earlier rounds have freed is used again and would hide what agents take.
+            Named::Memory if !is_first => continue,
+            Named::Memory => Suite::Memory,
             Named::Kernels => Suite::Kernels,
             Named::Agent => Suite::Agent,
             Named::Coordinator => Suite::Coordinator,

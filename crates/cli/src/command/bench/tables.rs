@@ -15,6 +15,7 @@ pub(super) fn tables(rounds: &[Round]) -> String {
         line(out, "This is a debug build: its numbers say little. Use `cargo run --release -- bench`.\n");
     }
     let Some(Round { measured, network }) = rounds.last() else { return text };
+    memory(out, measured);
     kernels(out, measured);
     agent(out, measured);
     coordinator(out, measured);
@@ -25,6 +26,26 @@ pub(super) fn tables(rounds: &[Round]) -> String {
         out.push_str(&load::table(network));
     }
     text.trim_start_matches('\n').to_owned()
+}
+
+fn memory(out: &mut String, measured: &Measurements) {
+    if measured.memory.is_empty() {
+        return;
+    }
+    line(
+        out,
+        "\nMemory at rest, 25 features, bytes (each: what every agent has of what its memory grows with)",
+    );
+    line(
+        out,
+        "                                          each                  agents    an agent   at coordinator",
+    );
+    for row in &measured.memory {
+        let bytes = |bytes: Option<f64>| bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
+        let (own, coordinator) = (bytes(row.bytes_per_agent), bytes(row.coordinator_bytes_per_agent));
+        let (name, size, unit, agents) = (row.name, row.size, row.unit, row.agents);
+        line(out, &format!("  {name:<36} {size:>7} {unit:<12} {agents:>8} {own:>11} {coordinator:>16}"));
+    }
 }
 
 fn kernels(out: &mut String, measured: &Measurements) {
