@@ -9,6 +9,7 @@
 mod clustered;
 mod coordinator;
 mod gradient;
+mod growth;
 mod interaction;
 mod kernels;
 mod literal;
@@ -33,6 +34,7 @@ use numpy::Numpy;
 pub use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub use coordinator::{Uploads, uploads};
 pub use gradient::{GradientSum, gradient_sums};
+pub use growth::{Along, GrowthPoint, growth};
 pub use interaction::Interactions;
 pub use kernels::{KernelTime, kernels};
 pub use memory::{MemoryAtRest, memory_at_rest};
@@ -64,6 +66,8 @@ pub enum Suite {
     Coordinator,
     /// Whole simulations of the size of published figures, and of up to a million agents.
     Simulation,
+    /// How the time of an interaction grows with arms, features, agents and interactions.
+    Growth,
     /// The other families: generalized linear, clustered, networks and kernels.
     Families,
 }
@@ -95,6 +99,9 @@ pub struct Measurements {
     /// Simulations of very many agents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub populations: Vec<PopulationTime>,
+    /// Simulations that differ in one size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<GrowthPoint>,
     /// Whole simulations of the generalized linear family.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clicks: Vec<Simulated>,
@@ -151,6 +158,7 @@ impl Measurements {
                     }
                 }
             }
+            Suite::Growth => self.growth = growth(effort)?,
             Suite::Families => {
                 self.clicks = simulated_clicks(effort)?;
                 self.solvers = solved(effort)?;

@@ -1,11 +1,12 @@
 //! `posse bench`: what things cost here, beside a baseline in the same run.
 
 mod changes;
+mod pictures;
 mod tables;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use posse_bench::{Effort, Measurements, Suite, roofline};
 use serde::Serialize;
 
@@ -20,6 +21,7 @@ Examples:
   posse bench kernels --roofline
   posse bench agent simulation --rounds 3 --json > before.json
   posse bench agent simulation --compare before.json
+  posse bench growth --rounds 3 --svg pictures
 
 Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
 pub(crate) struct Args {
@@ -39,6 +41,10 @@ pub(crate) struct Args {
     /// Measure what one core can do at most, and show kernels as a fraction of it
     #[arg(long)]
     roofline: bool,
+    /// Draw what `growth` measures into this directory: performance-arms.svg and others, for light and dark pages;
+    /// of several rounds the least
+    #[arg(long, value_name = "DIRECTORY")]
+    svg: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -57,6 +63,8 @@ enum Named {
     Coordinator,
     /// Whole simulations, of published figures and of up to a million agents
     Simulation,
+    /// Time of an interaction as arms, features, agents and interactions grow
+    Growth,
     /// Generalized linear, clustered, neural and kernel families
     Families,
     /// A coordinator and an agent on loopback, as `posse load` measures them
@@ -93,6 +101,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let mut suites = if args.suites.is_empty() { everything.to_vec() } else { args.suites.clone() };
     suites.sort_unstable();
     suites.dedup();
+    if args.svg.is_some() && !suites.contains(&Named::Growth) {
+        bail!("--svg draws what the suite `growth` measures: name that suite, or none");
+    }
     let rounds = if before.is_some() { args.rounds.max(3) } else { args.rounds };
     let mut rounds: Vec<Round> =
         (0..rounds).map(|round| measure(&suites, effort, args, round == 0)).collect::<Result<_, _>>()?;
@@ -100,6 +111,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         later.iter_mut().for_each(|round| round.measured.memory.clone_from(&first.measured.memory));
     }
     let document = Document { rounds };
+    if let Some(directory) = &args.svg {
+        let growth: Vec<_> = document.rounds.iter().flat_map(|round| round.measured.growth.clone()).collect();
+        pictures::write(&growth, directory)?;
+    }
     if let Some(before) = before {
         print(&changes::table(&before, &serde_json::to_value(&document)?)?)?;
     } else if args.json {
@@ -122,6 +137,7 @@ fn measure(suites: &[Named], effort: Effort, args: &Args, is_first: bool) -> any
             Named::Agent => Suite::Agent,
             Named::Coordinator => Suite::Coordinator,
             Named::Simulation => Suite::Simulation,
+            Named::Growth => Suite::Growth,
             Named::Families => Suite::Families,
             Named::Network => {
                 network = Some(load::measured(&load::Args::for_bench(args.quick))?);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use posse_bench::{Measurements, Simulated};
+use posse_bench::{Along, Measurements, Simulated};
 
 use super::Round;
 use crate::command::load;
@@ -20,6 +20,7 @@ pub(super) fn tables(rounds: &[Round]) -> String {
     agent(out, measured);
     coordinator(out, measured);
     simulation(out, measured);
+    growth(out, measured);
     families(out, measured);
     if let Some(network) = network {
         line(out, "\nOver the network");
@@ -146,6 +147,37 @@ fn simulation(out: &mut String, measured: &Measurements) {
     }
 }
 
+fn growth(out: &mut String, measured: &Measurements) {
+    if measured.growth.is_empty() {
+        return;
+    }
+    line(
+        out,
+        "\nMicroseconds of an interaction as one size grows; the others are 25 arms of 25 features, 100 agents,",
+    );
+    line(out, "20 000 interactions (with more agents, at least five interactions each)");
+    for along in Along::ALL {
+        let points = || measured.growth.iter().filter(|point| point.along == along);
+        let mut sizes: Vec<u64> = points().map(|point| point.size).collect();
+        sizes.dedup();
+        if sizes.is_empty() {
+            continue;
+        }
+        let header: String = sizes.iter().map(|size| format!("{size:>9}")).collect();
+        line(out, &format!("  {:<30}{header}", along.word()));
+        let mut names: Vec<&str> = points().map(|point| point.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let times: String = points()
+                .filter(|point| point.name == name)
+                .map(|point| format!("{:>9.2}", point.micros))
+                .collect();
+            line(out, &format!("    {name:<28}{times}"));
+        }
+    }
+}
+
 fn families(out: &mut String, measured: &Measurements) {
     if measured.clicks.is_empty() {
         return;
@@ -230,4 +262,72 @@ fn simulations(out: &mut String, rows: &[Simulated]) {
 
 fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_bench::{GrowthPoint, Interactions, MemoryAtRest};
+
+    use super::*;
+
+    /// The tables of one round.
+    fn text(measured: Measurements) -> String {
+        tables(&[Round { measured, network: None }])
+    }
+
+    fn interactions(numpy: Option<f64>) -> Measurements {
+        let row = Interactions {
+            dimension: 25,
+            posse_micros: 0.5,
+            plain_micros: 2.0,
+            ratio: 4.0,
+            refactorising_micros: 5.0,
+            refactorising_ratio: 10.0,
+            numpy_micros: numpy,
+            numpy_ratio: numpy.map(|micros| micros / 0.5),
+        };
+        let version = numpy.map_or("not found", |_| "2.4.6").to_owned();
+        Measurements { interactions: vec![row], numpy: Some(version), ..Default::default() }
+    }
+
+    #[test]
+    fn the_table_of_an_agent_has_every_baseline_and_says_where_numpy_is_not_there() {
+        let with = text(interactions(Some(8.0)));
+        for part in ["numpy: 2.4.6", "2.00 us   4.0x", "5.00 us  10.0x", "8.00 us  16.0x"] {
+            assert!(with.contains(part), "{part} in\n{with}");
+        }
+        let without = text(interactions(None));
+        assert!(without.contains("numpy: not found"), "{without}");
+        assert!(without.lines().last().unwrap().ends_with(" -"), "{without}");
+        let document = serde_json::to_value(interactions(None)).unwrap();
+        assert_eq!(document["numpy"], "not found");
+        assert!(document["interactions"][0]["numpy_micros"].is_null());
+    }
+
+    #[test]
+    fn memory_that_the_system_does_not_tell_is_a_dash() {
+        let row = MemoryAtRest {
+            name: "fclub-dc",
+            unit: "users",
+            size: 10,
+            agents: 500,
+            bytes_per_agent: Some(184_809.4),
+            coordinator_bytes_per_agent: None,
+        };
+        let text = text(Measurements { memory: vec![row], ..Default::default() });
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last, ["fclub-dc", "10", "users", "500", "184809", "-"]);
+    }
+
+    #[test]
+    fn growth_has_a_line_for_each_algorithm_and_a_column_for_each_size() {
+        let along = Along::Arms;
+        let point = |name, size, micros| GrowthPoint { name, along, size, micros, messages: 0.0 };
+        let growth = vec![point("a", 5, 1.0), point("b", 5, 2.0), point("a", 50, 3.0), point("b", 50, 4.0)];
+        let text = text(Measurements { growth, ..Default::default() });
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        let at = lines.iter().position(|line| line == "arms 5 50").expect("a header of sizes");
+        assert_eq!(lines[at + 1..at + 3], ["a 1.00 3.00", "b 2.00 4.00"]);
+    }
 }
