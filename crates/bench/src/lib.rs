@@ -37,7 +37,7 @@ pub use gradient::{GradientSum, gradient_sums};
 pub use growth::{Along, GrowthPoint, growth};
 pub use interaction::Interactions;
 pub use kernels::{KernelTime, kernels};
-pub use memory::{MemoryAtRest, memory_at_rest};
+pub use memory::{MemoryAtRest, memory_at_rest, memory_rows};
 pub use nonlinear::{Nonlinear, nonlinear};
 pub use population::{PopulationTime, population, populations};
 pub use roofline::{Roofline, roofline};
@@ -56,8 +56,6 @@ pub enum Effort {
 /// A group of benchmarks that can be asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suite {
-    /// Memory of agents at rest, of every family. It must come first in a process.
-    Memory,
     /// Single kernels of the linear and the generalized linear family.
     Kernels,
     /// Choosing and learning by one agent, beside plain loops and numpy.
@@ -78,7 +76,7 @@ pub struct Measurements {
     /// What one core can do at most, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roofline: Option<Roofline>,
-    /// Memory of agents at rest.
+    /// Memory of agents at rest, which the caller measures in processes of their own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryAtRest>,
     /// Single kernels.
@@ -127,7 +125,6 @@ impl Measurements {
     pub fn add(&mut self, suite: Suite, effort: Effort) -> anyhow::Result<()> {
         let quick = effort == Effort::Quick;
         match suite {
-            Suite::Memory => self.memory = memory_at_rest(effort)?,
             Suite::Kernels => self.kernels = kernels(effort)?,
             Suite::Agent => {
                 let mut numpy = Numpy::start();

@@ -8,7 +8,7 @@ use posse_core::{
     FnUcb, KernelConfig, NeuralConfig, Outgoing, Precondition, PrivacyConfig, Recipient, ScheduledGlbUcb,
     Seed, Shape, Stream, Threshold, Tick, UserId,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Effort;
 use crate::coordinator::resident_bytes;
@@ -16,21 +16,19 @@ use crate::coordinator::resident_bytes;
 const NOW: Tick = Tick(1_700_000_000_000_000);
 const DIMENSION: usize = 25;
 const ARMS: usize = 4;
-/// The larger of two federations has so many times the agents of the smaller one.
-const TIMES: u64 = 5;
 /// Copies of a coordinator, so that their memory is more than what the system counts in pages.
 const COPIES: u32 = 4;
 
 /// Memory of one agent at rest, and of the coordinator for one agent. `None` where the system does not report memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemoryAtRest {
     /// The algorithm and what matters of its settings.
-    pub name: &'static str,
+    pub name: String,
     /// What an agent's memory grows with: `observations`, `clicks`, `users`.
-    pub unit: &'static str,
+    pub unit: String,
     /// How many of them each agent has.
     pub size: u64,
-    /// How many agents the larger federation has.
+    /// How many agents there are.
     pub agents: u64,
     /// Bytes of an agent.
     pub bytes_per_agent: Option<f64>,
@@ -43,7 +41,6 @@ struct Case {
     name: &'static str,
     unit: &'static str,
     size: u64,
-    /// Agents of the smaller federation.
     agents: u64,
     observations: u64,
     users: u64,
@@ -51,11 +48,17 @@ struct Case {
     algorithm: Box<dyn Fn(u64) -> Algorithm>,
 }
 
-/// Measures agents of all families. Belongs at the beginning of a process: memory that was freed before is used again and
-/// would hide what is measured. For the same reason nothing is freed before the last row is there.
-pub fn memory_at_rest(effort: Effort) -> anyhow::Result<Vec<MemoryAtRest>> {
-    let mut kept = Vec::new();
-    cases(effort).into_iter().map(|case| measure(case, &mut kept)).collect()
+/// How many rows [`memory_at_rest`] can measure.
+#[must_use]
+pub fn memory_rows(effort: Effort) -> usize {
+    cases(effort).len()
+}
+
+/// Measures one row; `None` if there is none of that number. Belongs into a process of its own, whose allocator gives back at once
+/// what is freed: memory that was freed before would be used again and hide what is measured, and memory that is given back late
+/// would be added to it.
+pub fn memory_at_rest(row: usize, effort: Effort) -> anyhow::Result<Option<MemoryAtRest>> {
+    cases(effort).into_iter().nth(row).map(|case| measure(&case)).transpose()
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
@@ -65,7 +68,7 @@ fn cases(effort: Effort) -> Vec<Case> {
         name,
         unit: "observations",
         size: observations,
-        agents: agents(400),
+        agents: agents(2_000),
         observations,
         users: 1,
         algorithm: always(Algorithm::AsyncLinUcb(AsyncLinUcb { privacy, ..Default::default() })),
@@ -123,15 +126,15 @@ fn cases(effort: Effort) -> Vec<Case> {
     vec![
         linear("async-lin-ucb", None, 100),
         linear("async-lin-ucb, private", private, 100),
-        clicks(10, 400),
-        clicks(100, 200),
-        clicks(1_000, 20),
-        users(10, 50),
-        users(100, 8),
-        history(100, 40),
-        history(if quick { 300 } else { 1_000 }, 4),
-        network("fn-ucb, 20 units, diagonals", Precondition::Diagonal, 40),
-        network("fn-ucb, 20 units, whole matrices", Precondition::Full, 4),
+        clicks(10, 2_000),
+        clicks(100, 1_000),
+        clicks(1_000, 100),
+        users(10, 250),
+        users(100, 40),
+        history(100, 400),
+        history(if quick { 300 } else { 1_000 }, 20),
+        network("fn-ucb, 20 units, diagonals", Precondition::Diagonal, 400),
+        network("fn-ucb, 20 units, whole matrices", Precondition::Full, 20),
     ]
 }
 
@@ -139,47 +142,44 @@ fn always(algorithm: Algorithm) -> Box<dyn Fn(u64) -> Algorithm> {
     Box::new(move |_agents| algorithm.clone())
 }
 
-fn measure(case: Case, kept: &mut Vec<Driven>) -> anyhow::Result<MemoryAtRest> {
-    let name = case.name;
-    let mut grown = |agents: u64| -> anyhow::Result<Option<f64>> {
-        let before = resident_bytes();
-        let driven = Driven::new(&case, agents).with_context(|| format!("memory of {name}"))?;
-        let after = resident_bytes();
-        kept.push(driven);
-        Ok(before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64))
-    };
-    let (few, many) = (case.agents, TIMES * case.agents);
-    let (of_few, of_many) = (grown(few)?, grown(many)?);
-    let state = kept.last().map_or(Vec::new(), |driven| driven.coordinator.save());
-    let coordinator = copies(&(case.algorithm)(many), &state, kept)?.map(|bytes| bytes / many as f64);
-    let together =
-        of_few.zip(of_many).map(|(few_bytes, many_bytes)| (many_bytes - few_bytes) / (many - few) as f64);
+fn measure(case: &Case) -> anyhow::Result<MemoryAtRest> {
+    let (name, agents) = (case.name, case.agents);
+    let before = resident_bytes();
+    let driven = Driven::new(case, agents).with_context(|| format!("memory of {name}"))?;
+    let together = grown_since(before).map(|bytes| bytes / agents as f64);
+    let state = driven.coordinator.save();
+    let coordinator = copies(&(case.algorithm)(agents), &state)?.map(|bytes| bytes / agents as f64);
+    drop(driven);
     Ok(MemoryAtRest {
-        name,
-        unit: case.unit,
+        name: name.to_owned(),
+        unit: case.unit.to_owned(),
         size: case.size,
-        agents: many,
-        bytes_per_agent: together.zip(coordinator).map(|(both, coordinator)| (both - coordinator).max(0.0)),
+        agents,
+        bytes_per_agent: together.zip(coordinator).map(|(both, coordinator)| both - coordinator),
         coordinator_bytes_per_agent: coordinator,
     })
 }
 
+fn grown_since(before: Option<u64>) -> Option<f64> {
+    before.zip(resident_bytes()).map(|(before, now)| now as f64 - before as f64)
+}
+
 /// Bytes of one coordinator, from several that are restored from one state. The first is not counted: it leaves free memory
 /// behind, which the decoding of the others uses.
-fn copies(algorithm: &Algorithm, state: &[u8], kept: &mut Vec<Driven>) -> anyhow::Result<Option<f64>> {
-    let mut restored = || -> anyhow::Result<()> {
+fn copies(algorithm: &Algorithm, state: &[u8]) -> anyhow::Result<Option<f64>> {
+    let restored = || -> anyhow::Result<Box<dyn Coordinator>> {
         let mut coordinator = algorithm.coordinator(Shape::shared(DIMENSION))?;
         coordinator.restore(state).map_err(|error| anyhow!("{error}"))?;
-        kept.push(Driven { coordinator, agents: Vec::new() });
-        Ok(())
+        Ok(coordinator)
     };
-    restored()?;
+    let mut kept = vec![restored()?];
     let before = resident_bytes();
     for _ in 0..COPIES {
-        restored()?;
+        kept.push(restored()?);
     }
-    let after = resident_bytes();
-    Ok(before.zip(after).map(|(before, after)| after.saturating_sub(before) as f64 / f64::from(COPIES)))
+    let bytes = grown_since(before).map(|bytes| bytes / f64::from(COPIES));
+    drop(kept);
+    Ok(bytes)
 }
 
 /// A federation that acted and rests.
@@ -261,8 +261,11 @@ mod tests {
 
     #[test]
     fn every_family_has_a_row() {
-        let rows = memory_at_rest(Effort::Quick).unwrap();
-        let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+        let effort = Effort::Quick;
+        let rows: Vec<MemoryAtRest> =
+            (0..memory_rows(effort)).map(|row| memory_at_rest(row, effort).unwrap().unwrap()).collect();
+        assert!(memory_at_rest(rows.len(), effort).unwrap().is_none());
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         let families = ["async-lin-ucb, private", "fed-glb-ucb-1", "fclub-dc", "kernel-ucb", "fn-ucb"];
         for name in families {
             assert!(names.iter().any(|own| own.starts_with(name)), "{name} of {names:?}");

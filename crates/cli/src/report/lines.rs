@@ -24,8 +24,11 @@ pub(crate) struct Lines {
     /// The label of the vertical axis.
     pub(crate) y: String,
     /// Names with their points.
-    pub(crate) lines: Vec<(String, Vec<(f64, f64)>)>,
+    pub(crate) lines: Vec<Line>,
 }
+
+/// A name with its points.
+pub(crate) type Line = (String, Vec<(f64, f64)>);
 
 impl Lines {
     /// Writes `id.svg` and `id-dark.svg` into `directory`.
@@ -43,7 +46,7 @@ impl Lines {
         let heights = || self.lines.iter().flat_map(|(_, points)| points.iter().map(|(_, y)| *y));
         let (low, high) = (heights().fold(f64::INFINITY, f64::min), heights().fold(0.0, f64::max));
         let axis = |label: &str, log| Axis { label: label.to_owned(), log };
-        let series = |(place, (name, points)): (usize, &(String, Vec<(f64, f64)>))| Series {
+        let series = |(place, (name, points)): (usize, &Line)| Series {
             name: name.clone(),
             style: Style::of(place),
             form: Form::Dots,

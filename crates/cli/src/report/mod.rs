@@ -25,7 +25,7 @@ use anyhow::Context;
 
 use crate::results::durable;
 use figure::{Figure, FigureView, Plot};
-pub(crate) use lines::Lines;
+pub(crate) use lines::{Line, Lines};
 pub(crate) use material::Material;
 pub(crate) use page::plain;
 use svg::Picture;

@@ -1,13 +1,14 @@
 //! `posse bench`: what things cost here, beside a baseline in the same run.
 
 mod changes;
+mod memory;
 mod pictures;
 mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use posse_bench::{Effort, Measurements, Suite, roofline};
+use posse_bench::{Effort, Measurements, Suite, memory_at_rest, roofline};
 use serde::Serialize;
 
 use super::load::{self, Measured};
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// of several rounds the least
     #[arg(long, value_name = "DIRECTORY")]
     svg: Option<PathBuf>,
+    /// Measure one row of `memory` in this process and print it; what the suite runs for each of its rows
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    memory_row: Option<usize>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -88,6 +92,10 @@ struct Round {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
+    if let Some(row) = args.memory_row {
+        print_json(&memory_at_rest(row, effort)?)?;
+        return Ok(Ending::Done);
+    }
     let before = match &args.compare {
         Some(path) => {
             let text =
@@ -105,11 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         bail!("--svg draws what the suite `growth` measures: name that suite, or none");
     }
     let rounds = if before.is_some() { args.rounds.max(3) } else { args.rounds };
-    let mut rounds: Vec<Round> =
-        (0..rounds).map(|round| measure(&suites, effort, args, round == 0)).collect::<Result<_, _>>()?;
-    if let Some((first, later)) = rounds.split_first_mut() {
-        later.iter_mut().for_each(|round| round.measured.memory.clone_from(&first.measured.memory));
-    }
+    let rounds = (0..rounds).map(|_| measure(&suites, effort, args)).collect::<Result<_, _>>()?;
     let document = Document { rounds };
     if let Some(directory) = &args.svg {
         let growth: Vec<_> = document.rounds.iter().flat_map(|round| round.measured.growth.clone()).collect();
@@ -125,14 +129,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn measure(suites: &[Named], effort: Effort, args: &Args, is_first: bool) -> anyhow::Result<Round> {
+fn measure(suites: &[Named], effort: Effort, args: &Args) -> anyhow::Result<Round> {
     let mut measured = Measurements { roofline: args.roofline.then(roofline), ..Measurements::default() };
     let mut network = None;
     for suite in suites {
         let suite = match suite {
-            // Memory that earlier rounds have freed is used again and would hide what agents take.
-            Named::Memory if !is_first => continue,
-            Named::Memory => Suite::Memory,
+            Named::Memory => {
+                measured.memory = memory::measured(effort)?;
+                continue;
+            }
             Named::Kernels => Suite::Kernels,
             Named::Agent => Suite::Agent,
             Named::Coordinator => Suite::Coordinator,

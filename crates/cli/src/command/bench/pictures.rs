@@ -4,7 +4,7 @@ use std::path::Path;
 
 use posse_bench::{Along, GrowthPoint};
 
-use crate::report::Lines;
+use crate::report::{Line, Lines};
 
 /// Writes a picture for each size into `directory`, in two colours of paper. Of several rounds each point has its least time:
 /// what else the machine does only adds.
@@ -13,7 +13,7 @@ pub(super) fn write(growth: &[GrowthPoint], directory: &Path) -> anyhow::Result<
 }
 
 fn picture(growth: &[GrowthPoint], along: Along) -> Lines {
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for point in growth.iter().filter(|point| point.along == along) {
         let (size, micros) = (point.size as f64, point.micros);
         let known = lines.iter().position(|(name, _)| name == point.name);

@@ -44,7 +44,7 @@ fn memory(out: &mut String, measured: &Measurements) {
     for row in &measured.memory {
         let bytes = |bytes: Option<f64>| bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
         let (own, coordinator) = (bytes(row.bytes_per_agent), bytes(row.coordinator_bytes_per_agent));
-        let (name, size, unit, agents) = (row.name, row.size, row.unit, row.agents);
+        let (name, size, unit, agents) = (&row.name, row.size, &row.unit, row.agents);
         line(out, &format!("  {name:<36} {size:>7} {unit:<12} {agents:>8} {own:>11} {coordinator:>16}"));
     }
 }
@@ -153,7 +153,7 @@ fn growth(out: &mut String, measured: &Measurements) {
     }
     line(
         out,
-        "\nMicroseconds of an interaction as one size grows; the others are 25 arms of 25 features, 100 agents,",
+        "\nMicroseconds of processor time of an interaction as one size grows; the others: 25 arms, 25 features, 100 agents,",
     );
     line(out, "20 000 interactions (with more agents, at least five interactions each)");
     for along in Along::ALL {
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn memory_that_the_system_does_not_tell_is_a_dash() {
         let row = MemoryAtRest {
-            name: "fclub-dc",
-            unit: "users",
+            name: "fclub-dc".to_owned(),
+            unit: "users".to_owned(),
             size: 10,
             agents: 500,
             bytes_per_agent: Some(184_809.4),
