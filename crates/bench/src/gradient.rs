@@ -62,6 +62,28 @@ fn sum(numbers: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
+/// What a gradient together with its Hessian takes over the clicks of an agent.
+pub(super) struct HessianSum {
+    pub(super) observations: usize,
+    pub(super) seconds: f64,
+}
+
+/// An agent with that many features answers requests for gradients with curvature.
+pub(super) fn hessian_sum(dimension: usize, effort: Effort) -> anyhow::Result<HessianSum> {
+    let observations = if effort == Effort::Quick { 2_000 } else { 1_000_000 / dimension };
+    let mut agent = filled(dimension, observations)?;
+    let round = RoundId(1);
+    agent.receive(Downlink::Collect { round, whole: false })?;
+    let point = Arc::new(vec![0.1; dimension]);
+    let mut step = 0;
+    let seconds = shortest(5, || {
+        step += 1;
+        let request = Downlink::GradientRequest { round, step, point: point.clone(), curvature: true };
+        black_box(agent.receive(request).expect("the agent is in the round"));
+    });
+    Ok(HessianSum { observations, seconds })
+}
+
 fn filled(dimension: usize, observations: usize) -> anyhow::Result<Box<dyn Agent>> {
     let algorithm =
         Algorithm::FedGlbUcb(FedGlbUcb { round_threshold: Threshold::NEVER, ..FedGlbUcb::default() });

@@ -3,16 +3,20 @@
 use std::hint::black_box;
 
 use posse_core::{
-    AgentId, Algorithm, Arms, Evidence, Federation, LinUcb, ModelConfig, Ridge, Seed, Shape, UserId,
+    AgentId, Algorithm, Arms, Evidence, Federation, LinUcb, ModelConfig, Parcel, Ridge, Seed, Shape, UserId,
     WidthForm, packed,
 };
 use serde::Serialize;
 
-use crate::gradient::gradient_sums;
+use crate::gradient::{gradient_sums, hessian_sum};
 use crate::roofline::Roofline;
 use crate::{Effort, shortest};
 
 const ARMS: usize = 25;
+/// Observations in a parcel that travels as columns.
+const RANK: usize = 4;
+/// Features of two sums that no cache holds: 67 MB each.
+const BEYOND_CACHES: usize = 4096;
 
 /// What one call of a kernel takes, and the least that it could take on this core.
 #[derive(Debug, Serialize)]
@@ -57,7 +61,34 @@ pub fn kernels(effort: Effort) -> anyhow::Result<Vec<KernelTime>> {
         let (name, operations) = ("gradient over stored clicks", None);
         all.push(KernelTime { name, dimension, micros, operations, bytes: Some(bytes) });
     }
+    for dimension in [25, 100] {
+        let sums = hessian_sum(dimension, effort)?;
+        let (observations, d) = (sums.observations as f64, dimension as f64);
+        // A multiplication and an addition for each entry of the matrix, of the gradient and of the product with the point.
+        let operations = Some(observations * (2.0 * packed(dimension) as f64 + 4.0 * d));
+        let bytes = Some(observations * (d + 1.0) * size_of::<f64>() as f64);
+        let (name, micros) = ("gradient and Hessian over stored clicks", sums.seconds * 1e6);
+        all.push(KernelTime { name, dimension, micros, operations, bytes });
+    }
+    if effort == Effort::Full {
+        all.push(large_merge()?);
+    }
     Ok(all)
+}
+
+/// Adding evidence where memory is the bound: two numbers are read for each that is written.
+fn large_merge() -> anyhow::Result<KernelTime> {
+    let dimension = BEYOND_CACHES;
+    let mut sum = Evidence::none(dimension);
+    let mut other = Evidence::none(dimension);
+    let x: Vec<f64> = (0..dimension).map(|n| (n % 7) as f64 * 0.01).collect();
+    sum.observe(&x, 0.5)?;
+    other.observe(&x, 0.5)?;
+    let seconds = shortest(9, || black_box(&mut sum).add(black_box(&other)));
+    let numbers = (packed(dimension) + dimension) as f64;
+    let bytes = Some(2.0 * numbers * size_of::<f64>() as f64);
+    let name = "evidence: add a sum";
+    Ok(KernelTime { name, dimension, micros: seconds * 1e6, operations: Some(numbers), bytes })
 }
 
 /// What a coordinator of many features does for every upload.
@@ -119,6 +150,20 @@ fn linear(dimension: usize, effort: Effort, all: &mut Vec<KernelTime>) -> anyhow
         let _ = black_box(&mut evidence).observe(arms.row(n % ARMS), 0.5);
     });
     let other = evidence.clone();
+    // An addition for each entry.
+    time("evidence: add a sum", triangle + d, &mut |_| {
+        black_box(&mut evidence).add(black_box(&other));
+    });
+    let mut few = Evidence::none(dimension);
+    for x in rows.iter().take(RANK) {
+        few.observe(x, 0.5)?;
+    }
+    let parcel = Parcel::wrap(&few);
+    // A multiplication and an addition for each entry and column, and the sum.
+    time("evidence: add a parcel of rank 4", (2.0 * RANK as f64 + 1.0) * triangle + d, &mut |_| {
+        // A copy of a parcel is not unpacked yet.
+        black_box(&mut evidence).add(black_box(&parcel).clone().evidence());
+    });
     time("model: make the factor anew", d * d * d / 3.0 + 2.0 * d * d, &mut |_| {
         let _ = black_box(&mut ridge).refresh([black_box(&other)].into_iter());
     });

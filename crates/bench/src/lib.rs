@@ -9,12 +9,16 @@
 mod clustered;
 mod coordinator;
 mod gradient;
+mod growth;
 mod interaction;
 mod kernels;
 mod literal;
+mod memory;
 mod nonlinear;
+mod numpy;
 mod plain;
 mod plain_nonlinear;
+mod plain_refactorising;
 mod population;
 mod roofline;
 mod simulation;
@@ -24,11 +28,16 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use interaction::interactions;
+use numpy::Numpy;
+
 pub use clustered::{PhaseStep, phase_step, simulated as clustered};
 pub use coordinator::{Uploads, uploads};
 pub use gradient::{GradientSum, gradient_sums};
-pub use interaction::{Interactions, interactions};
+pub use growth::{Along, GrowthPoint, growth};
+pub use interaction::Interactions;
 pub use kernels::{KernelTime, kernels};
+pub use memory::{MemoryAtRest, memory_at_rest, memory_rows};
 pub use nonlinear::{Nonlinear, nonlinear};
 pub use population::{PopulationTime, population, populations};
 pub use roofline::{Roofline, roofline};
@@ -49,12 +58,14 @@ pub enum Effort {
 pub enum Suite {
     /// Single kernels of the linear and the generalized linear family.
     Kernels,
-    /// Choosing and learning by one agent, beside plain loops.
+    /// Choosing and learning by one agent, beside plain loops and numpy.
     Agent,
     /// Taking in uploads, beside a literal coordinator.
     Coordinator,
     /// Whole simulations of the size of published figures, and of up to a million agents.
     Simulation,
+    /// How the time of an interaction grows with arms, features, agents and interactions.
+    Growth,
     /// The other families: generalized linear, clustered, networks and kernels.
     Families,
 }
@@ -65,12 +76,18 @@ pub struct Measurements {
     /// What one core can do at most, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roofline: Option<Roofline>,
+    /// Memory of agents at rest, which the caller measures in processes of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryAtRest>,
     /// Single kernels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelTime>,
     /// Choosing among 25 arms and learning the reward.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interactions: Vec<Interactions>,
+    /// The version of numpy that interactions were compared with, or `not found`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numpy: Option<String>,
     /// Taking in an upload when no agent is due for a download.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uploads: Vec<Uploads>,
@@ -80,6 +97,9 @@ pub struct Measurements {
     /// Simulations of very many agents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub populations: Vec<PopulationTime>,
+    /// Simulations that differ in one size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<GrowthPoint>,
     /// Whole simulations of the generalized linear family.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clicks: Vec<Simulated>,
@@ -107,8 +127,12 @@ impl Measurements {
         match suite {
             Suite::Kernels => self.kernels = kernels(effort)?,
             Suite::Agent => {
-                self.interactions =
-                    [10, 25, 100].map(|d| interactions(d, effort)).into_iter().collect::<Result<_, _>>()?;
+                let mut numpy = Numpy::start();
+                self.interactions = [10, 25, 100]
+                    .map(|d| interactions(d, &mut numpy, effort))
+                    .into_iter()
+                    .collect::<Result<_, _>>()?;
+                self.numpy = Some(numpy.map_or(numpy::NOT_FOUND.to_owned(), |own| own.version().to_owned()));
             }
             Suite::Coordinator => {
                 let agents = [10, 1_000, if quick { 10_000 } else { 1_000_000 }];
@@ -131,6 +155,7 @@ impl Measurements {
                     }
                 }
             }
+            Suite::Growth => self.growth = growth(effort)?,
             Suite::Families => {
                 self.clicks = simulated_clicks(effort)?;
                 self.solvers = solved(effort)?;

@@ -25,10 +25,7 @@ impl PlainLinUcb {
 
     /// The arm with the largest upper confidence bound; `arms` has d features a row.
     pub(super) fn choose(&mut self, arms: &[f64]) -> usize {
-        let d = self.d as f64;
-        let information = d * (1.0 + self.count as f64 / (d * self.regularization)).ln();
-        let alpha = 0.1 * (information + 2.0 * 10.0_f64.ln()).sqrt() + self.regularization.sqrt();
-        self.choose_with(arms, alpha)
+        self.choose_with(arms, width_of(self.d, self.count, self.regularization))
     }
 
     /// The same with a width of one's own.
@@ -70,7 +67,14 @@ impl PlainLinUcb {
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+/// How much a width counts after `count` observations, by the bound on the information.
+pub(super) fn width_of(d: usize, count: u64, regularization: f64) -> f64 {
+    let d = d as f64;
+    let information = d * (1.0 + count as f64 / (d * regularization)).ln();
+    0.1 * (information + 2.0 * 10.0_f64.ln()).sqrt() + regularization.sqrt()
+}
+
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
@@ -81,15 +85,17 @@ mod tests {
     };
 
     use super::*;
+    use crate::plain_refactorising::RefactorisingLinUcb;
 
     #[test]
-    fn the_baseline_and_the_real_one_choose_alike() {
+    fn the_baselines_and_the_real_one_choose_alike() {
         let (d, k) = (6, 9);
         let model = ModelConfig { width: WidthForm::DetTrace, ..Default::default() };
         let federation = Federation { agents: 1, horizon: 1000, seed: Seed(0) };
         let mut real =
             Algorithm::LinUcb(LinUcb { model }).agent(AgentId(0), Shape::shared(d), &federation).unwrap();
         let mut plain = PlainLinUcb::new(d, 0.1);
+        let mut refactorising = RefactorisingLinUcb::new(d, 0.1);
         let mut stream = Seed(4).stream("bench", 0, 0);
         for _ in 0..500 {
             let features: Vec<f64> = (0..k * d).map(|_| 0.4 * stream.normal()).collect();
@@ -97,9 +103,11 @@ mod tests {
             let arms = Arms::from_rows(d, &rows).unwrap();
             let arm = real.choose(UserId(0), &arms).unwrap().arm;
             assert_eq!(arm, plain.choose(&features));
+            assert_eq!(arm, refactorising.choose(&features));
             let reward = rows[arm][0] + 0.1 * stream.normal();
             real.learn(UserId(0), rows[arm], reward).unwrap();
             plain.learn(rows[arm], reward);
+            refactorising.learn(rows[arm], reward);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Whole simulations of the size of Figure 2.
+//! Whole simulations of the size of Figures 2 and 3.
 
 use std::time::Instant;
 
 use posse_core::{
-    Algorithm, AsyncLinUcb, FedGlbUcb, GlmConfig, ModelConfig, OnsGlm, ProtocolConfig, ScheduledGlbUcb, Seed,
-    SyncLinUcb, Threshold, UcbGlm, WidthForm,
+    Algorithm, AsyncLinUcb, AsyncLinUcbAm, FedGlbUcb, GlmConfig, ModelConfig, OnsGlm, ProtocolConfig,
+    ScheduledGlbUcb, Seed, SyncLinUcb, Threshold, UcbGlm, WidthForm,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
-use posse_sim::world::{ArrivalConfig, Form, GlmWorldConfig, LinearConfig, WorldConfig};
+use posse_sim::world::{ArrivalConfig, Form, GlmWorldConfig, HeterogeneousConfig, LinearConfig, WorldConfig};
 use posse_sim::{AdversaryConfig, RunConfig};
 use serde::Serialize;
 
@@ -37,20 +37,21 @@ pub struct Simulated {
 /// Measures the settings for which times of the published code are known.
 pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
     let settings = [
-        ("async-lin-ucb, threshold 5", asynchronous(5.0), 883.0),
-        ("async-lin-ucb, threshold 2", asynchronous(2.0), 827.0),
-        ("async-lin-ucb, threshold inf", asynchronous(f64::INFINITY), 193.0),
-        ("sync-lin-ucb, round threshold 116.4", synchronous(116.4), 193.0),
-        ("sync-lin-ucb, round threshold 0.1164", synchronous(0.1164), 391.0),
+        ("async-lin-ucb, threshold 5", asynchronous(5.0), alike(), 883.0),
+        ("async-lin-ucb, threshold 2", asynchronous(2.0), alike(), 827.0),
+        ("async-lin-ucb, threshold inf", asynchronous(f64::INFINITY), alike(), 193.0),
+        ("async-lin-ucb-am, 20 of 25 shared", alternating(5.0), alike_in(20), 22_600.0),
+        ("sync-lin-ucb, round threshold 116.4", synchronous(116.4), alike(), 193.0),
+        ("sync-lin-ucb, round threshold 0.1164", synchronous(0.1164), alike(), 391.0),
     ];
     settings
         .into_iter()
-        .map(|(name, algorithm, published)| {
+        .map(|(name, algorithm, world, published)| {
             let config = RunConfig {
                 seed: Seed(0),
                 agents: 1000,
                 horizon: if effort == Effort::Quick { 6_000 } else { 30_000 },
-                world: WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() }),
+                world,
                 arrival: ArrivalConfig::Uniform,
                 network: NetworkConfig::default(),
                 topology: posse_sim::TopologyConfig::default(),
@@ -61,6 +62,16 @@ pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
             measure(name, &config, published, effort)
         })
         .collect()
+}
+
+/// The world of Figure 2: the same parameters for all agents.
+fn alike() -> WorldConfig {
+    WorldConfig::Linear(LinearConfig { form: Form::Authors, ..Default::default() })
+}
+
+/// The world of Figure 3: agents have the parameters of so many of 25 features in common.
+fn alike_in(shared: usize) -> WorldConfig {
+    WorldConfig::Heterogeneous(HeterogeneousConfig { form: Form::Authors, shared, ..Default::default() })
 }
 
 /// 20 agents that take turns, 200 interactions each, 25 arms of 10 features: the size at which the published
@@ -131,10 +142,20 @@ fn model() -> ModelConfig {
     ModelConfig { width: WidthForm::DetTrace, ..Default::default() }
 }
 
-fn asynchronous(threshold: f64) -> Algorithm {
+fn protocol(threshold: f64) -> ProtocolConfig {
     let (upload_threshold, download_threshold) = (Threshold(threshold), Threshold(threshold));
-    let protocol = ProtocolConfig { upload_threshold, download_threshold, ..Default::default() };
-    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol, privacy: None })
+    ProtocolConfig { upload_threshold, download_threshold, ..Default::default() }
+}
+
+fn asynchronous(threshold: f64) -> Algorithm {
+    Algorithm::AsyncLinUcb(AsyncLinUcb { model: model(), protocol: protocol(threshold), privacy: None })
+}
+
+/// As in the authors' code, which begins without a model of an agent's own.
+fn alternating(threshold: f64) -> Algorithm {
+    let model = ModelConfig { width: WidthForm::LogDet, ..Default::default() };
+    let protocol = protocol(threshold);
+    Algorithm::AsyncLinUcbAm(AsyncLinUcbAm { model, protocol, cold_start: false, ..Default::default() })
 }
 
 fn synchronous(threshold: f64) -> Algorithm {

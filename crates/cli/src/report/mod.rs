@@ -10,6 +10,7 @@ mod draw_rows;
 mod draw_xy;
 mod family;
 mod figure;
+mod lines;
 mod material;
 mod page;
 mod planned;
@@ -24,6 +25,7 @@ use anyhow::Context;
 
 use crate::results::durable;
 use figure::{Figure, FigureView, Plot};
+pub(crate) use lines::{Line, Lines};
 pub(crate) use material::Material;
 pub(crate) use page::plain;
 use svg::Picture;

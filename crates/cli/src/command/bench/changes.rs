@@ -78,7 +78,7 @@ fn times(document: &Value) -> Times {
 fn read(group: &str, row: &Value, found: &mut Times) {
     let Some(row) = row.as_object() else { return };
     let mut name = group.to_owned();
-    for field in ["name", "solver", "dimension", "agents", "users", "size"] {
+    for field in ["name", "solver", "along", "dimension", "agents", "users", "size"] {
         match row.get(field) {
             Some(Value::String(text)) => name += &format!(" {text}"),
             Some(Value::Number(number)) => name += &format!(" {field}={number}"),

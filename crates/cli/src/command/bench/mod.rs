@@ -1,12 +1,14 @@
 //! `posse bench`: what things cost here, beside a baseline in the same run.
 
 mod changes;
+mod memory;
+mod pictures;
 mod tables;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
-use posse_bench::{Effort, Measurements, Suite, roofline};
+use anyhow::{Context, bail};
+use posse_bench::{Effort, Measurements, Suite, memory_at_rest, roofline};
 use serde::Serialize;
 
 use super::load::{self, Measured};
@@ -20,6 +22,7 @@ Examples:
   posse bench kernels --roofline
   posse bench agent simulation --rounds 3 --json > before.json
   posse bench agent simulation --compare before.json
+  posse bench growth --rounds 3 --svg pictures
 
 Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
 pub(crate) struct Args {
@@ -39,6 +42,13 @@ pub(crate) struct Args {
     /// Measure what one core can do at most, and show kernels as a fraction of it
     #[arg(long)]
     roofline: bool,
+    /// Draw what `growth` measures into this directory: performance-arms.svg and others, for light and dark pages;
+    /// of several rounds the least
+    #[arg(long, value_name = "DIRECTORY")]
+    svg: Option<PathBuf>,
+    /// Measure one row of `memory` in this process and print it; what the suite runs for each of its rows
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    memory_row: Option<usize>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -47,14 +57,18 @@ pub(crate) struct Args {
 /// A suite as it is called on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum Named {
-    /// Single kernels: scoring, updates, factorisation, gradients
+    /// Memory of agents at rest and of their coordinators, for every family
+    Memory,
+    /// Single kernels: scoring, updates, sums and merges, factorisation, gradients and Hessians
     Kernels,
-    /// Choosing and learning by one agent, beside plain loops
+    /// Choosing and learning by one agent, beside plain loops and numpy (of `python3`, or what PYTHON names, if it is there)
     Agent,
     /// Taking in uploads, beside a literal coordinator
     Coordinator,
     /// Whole simulations, of published figures and of up to a million agents
     Simulation,
+    /// Time of an interaction as arms, features, agents and interactions grow
+    Growth,
     /// Generalized linear, clustered, neural and kernel families
     Families,
     /// A coordinator and an agent on loopback, as `posse load` measures them
@@ -78,6 +92,10 @@ struct Round {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
+    if let Some(row) = args.memory_row {
+        print_json(&memory_at_rest(row, effort)?)?;
+        return Ok(Ending::Done);
+    }
     let before = match &args.compare {
         Some(path) => {
             let text =
@@ -86,13 +104,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
         }
         None => None,
     };
-    let everything = [Named::Kernels, Named::Agent, Named::Coordinator, Named::Simulation, Named::Families];
+    let everything =
+        [Named::Memory, Named::Kernels, Named::Agent, Named::Coordinator, Named::Simulation, Named::Families];
     let mut suites = if args.suites.is_empty() { everything.to_vec() } else { args.suites.clone() };
     suites.sort_unstable();
     suites.dedup();
+    if args.svg.is_some() && !suites.contains(&Named::Growth) {
+        bail!("--svg draws what the suite `growth` measures: name that suite, or none");
+    }
     let rounds = if before.is_some() { args.rounds.max(3) } else { args.rounds };
     let rounds = (0..rounds).map(|_| measure(&suites, effort, args)).collect::<Result<_, _>>()?;
     let document = Document { rounds };
+    if let Some(directory) = &args.svg {
+        let growth: Vec<_> = document.rounds.iter().flat_map(|round| round.measured.growth.clone()).collect();
+        pictures::write(&growth, directory)?;
+    }
     if let Some(before) = before {
         print(&changes::table(&before, &serde_json::to_value(&document)?)?)?;
     } else if args.json {
@@ -108,10 +134,15 @@ fn measure(suites: &[Named], effort: Effort, args: &Args) -> anyhow::Result<Roun
     let mut network = None;
     for suite in suites {
         let suite = match suite {
+            Named::Memory => {
+                measured.memory = memory::measured(effort)?;
+                continue;
+            }
             Named::Kernels => Suite::Kernels,
             Named::Agent => Suite::Agent,
             Named::Coordinator => Suite::Coordinator,
             Named::Simulation => Suite::Simulation,
+            Named::Growth => Suite::Growth,
             Named::Families => Suite::Families,
             Named::Network => {
                 network = Some(load::measured(&load::Args::for_bench(args.quick))?);
