@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::Effort;
 use crate::coordinator::resident_bytes;
-use crate::simulation::Simulated;
+use crate::simulation::{self, Simulated};
 
 /// The step between two phases at one agent.
 #[derive(Debug, Serialize)]
@@ -72,24 +72,7 @@ fn measure(
         adversaries: AdversaryConfig::default(),
         algorithm,
     };
-    let mut seconds = f64::INFINITY;
-    let mut tally = config.run(&mut ())?;
-    for _ in 0..if effort == Effort::Quick { 1 } else { 3 } {
-        let start = Instant::now();
-        tally = config.run(&mut ())?;
-        seconds = seconds.min(start.elapsed().as_secs_f64());
-    }
-    let micros = seconds * 1e6 / config.horizon as f64;
-    Ok(Simulated {
-        name,
-        interactions_per_second: 1e6 / micros,
-        micros,
-        published_micros,
-        ratio: published_micros / micros,
-        regret: tally.regret,
-        messages: tally.messages(),
-        scalars: tally.up.scalars + tally.down.scalars,
-    })
+    simulation::measure(name, &config, Some(published_micros), effort)
 }
 
 /// One agent with so many users of two kinds, each seen twenty times.

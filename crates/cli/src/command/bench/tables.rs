@@ -243,18 +243,13 @@ fn simulations(out: &mut String, rows: &[Simulated]) {
         "                                          posse    published    ratio   interactions/s   regret   messages    scalars",
     );
     for row in rows {
+        let published = row.published_micros.map_or("-".to_owned(), |micros| format!("{micros:.0} us"));
+        let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.0}x"));
         line(
             out,
             &format!(
-                "  {:<36} {:>6.2} us {:>9.0} us {:>7.0}x {:>16.0} {:>8.0} {:>10} {:>10}",
-                row.name,
-                row.micros,
-                row.published_micros,
-                row.ratio,
-                row.interactions_per_second,
-                row.regret,
-                row.messages,
-                row.scalars
+                "  {:<36} {:>6.2} us {published:>12} {ratio:>8} {:>16.0} {:>8.0} {:>10} {:>10}",
+                row.name, row.micros, row.interactions_per_second, row.regret, row.messages, row.scalars
             ),
         );
     }
