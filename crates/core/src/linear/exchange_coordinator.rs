@@ -17,6 +17,7 @@ use crate::message::{Answer, Downlink, EvidenceUpload, News, Outgoing, Pull, Sna
 use crate::ridge::Ridge;
 use crate::rounded::Rounded;
 use crate::wire::{self, v1};
+use crate::workers::{ThisThread, Workers};
 
 /// Observations before the pace is first measured anew.
 const FIRST_MARK: u64 = 8;
@@ -41,6 +42,7 @@ pub(crate) struct ExchangeCoordinator {
     ages: Option<Ages>,
     /// Observations that were in the evidence and are no longer.
     removed: u64,
+    workers: Arc<dyn Workers>,
 }
 
 /// What the coordinator remembers of an agent.
@@ -106,6 +108,7 @@ impl ExchangeCoordinator {
             trust,
             ages,
             removed: 0,
+            workers: Arc::new(ThisThread),
         }
     }
 
@@ -298,7 +301,7 @@ impl ExchangeCoordinator {
 
     /// Makes `sum` the evidence, or fails and changes nothing.
     fn replace(&mut self, mut sum: Evidence) -> Result<(), ProtocolError> {
-        self.model.refresh_noting(&mut sum)?;
+        self.model.refresh_noting(&mut sum, &*self.workers)?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();
         Ok(())
@@ -434,6 +437,10 @@ impl Coordinator for ExchangeCoordinator {
 
     fn set_aside(&self) -> u64 {
         self.trust.as_ref().map_or(0, Trust::set_aside)
+    }
+
+    fn use_workers(&mut self, workers: Arc<dyn Workers>) {
+        self.workers = workers;
     }
 
     fn save(&self) -> Vec<u8> {

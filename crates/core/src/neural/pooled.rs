@@ -22,6 +22,7 @@ use crate::ids::UserId;
 use crate::message::{Downlink, Uplink};
 use crate::scoring::check_arms;
 use crate::wire::{self, v1};
+use crate::workers::ThisThread;
 
 /// One learner for all agents. An iteration has as many observations as there are agents; what was observed
 /// in it counts, and the network is trained, when it ends.
@@ -87,7 +88,7 @@ impl PooledAgent {
     fn end_iteration(&mut self) {
         let mut news = Vec::new();
         let (users, rows): (Vec<UserId>, Vec<Row>) = std::mem::take(&mut self.rows).into_iter().unzip();
-        self.statistic.learn_all(&rows, |_| ());
+        self.statistic.learn_all(&rows, |_| (), &ThisThread);
         for (user, row) in users.iter().zip(rows) {
             if let Some(pooled) = self.users.get_mut(user) {
                 pooled.own.learn_and_tell(&row.phi, row.reward, |column| news.push(column.clone()));
@@ -102,7 +103,7 @@ impl PooledAgent {
         let (mean, agents) = (self.config.less_communication, self.users.len());
         self.widths = match self.widths.as_slice() {
             [before] if self.averaged && is_worth_lowering(news.len(), agents) => {
-                vec![lowered(before, &news, agents)]
+                vec![lowered(before, &news, agents, &ThisThread)]
             }
             _ => widths(self.users.values_mut().map(|pooled| &mut pooled.own), mean),
         };

@@ -8,6 +8,10 @@ use super::rows::unwrap;
 use super::statistic::Statistic;
 use crate::error::DecodeError;
 use crate::wire::{self, v1};
+use crate::workers::{Piece, ThisThread, Workers, evenly, pieces_of};
+
+/// What a number costs that has to come from memory, in multiplications.
+const FROM_MEMORY: usize = 8;
 
 /// The width of one child.
 #[derive(Clone, Debug)]
@@ -25,10 +29,10 @@ impl SeatWidth {
     }
 
     /// Adds a part that is in the shared state now, and says what is subtracted from the inverse of a whole matrix.
-    pub(crate) fn take_in(&mut self, part: &NetworkPart, tell: impl FnMut(&Column)) {
+    pub(crate) fn take_in(&mut self, part: &NetworkPart, tell: impl FnMut(&Column), workers: &dyn Workers) {
         self.below = part.sum.as_ref().map(|sum| sum.widths.clone());
         if self.below.is_none() && part.evidence.count() > 0 {
-            add(&mut self.own, &part.evidence, tell);
+            add(&mut self.own, &part.evidence, tell, workers);
         }
     }
 
@@ -54,6 +58,37 @@ impl SeatWidth {
     }
 }
 
+/// Adds to every width the part of its child, and returns what is subtracted from inverses of whole matrices, in this order.
+/// Workers take whole children as long as there are enough for all of them, and work on each of those that are left over
+/// together.
+pub(crate) fn take_in_all(
+    mut children: Vec<(&mut SeatWidth, &NetworkPart)>,
+    workers: &dyn Workers,
+) -> Vec<Column> {
+    let multiplications = children.iter().map(|(seat, _)| FROM_MEMORY * seat.own.held()).sum();
+    let (count, pieces) = (children.len(), pieces_of(multiplications, workers));
+    let whole = if pieces < 2 { 0 } else { count - count % workers.count() };
+    let mut told = vec![Vec::new(); count];
+    let take_in = |(seat, part): &mut (&mut SeatWidth, &NetworkPart), told: &mut Vec<Column>, workers: &_| {
+        seat.take_in(part, |column| told.push(column.clone()), workers);
+    };
+    let (mut rest, mut rest_told) = (children.as_mut_slice(), told.as_mut_slice());
+    let mut handed_out: Vec<Piece<'_>> = Vec::new();
+    for range in evenly(std::iter::repeat_n(1, whole), pieces) {
+        let (mine, later) = rest.split_at_mut(range.len());
+        let (told, told_later) = rest_told.split_at_mut(range.len());
+        (rest, rest_told) = (later, told_later);
+        handed_out.push(Box::new(move || {
+            mine.iter_mut().zip(told).for_each(|(child, told)| take_in(child, told, &ThisThread));
+        }));
+    }
+    workers.run(handed_out);
+    for (child, told) in rest.iter_mut().zip(rest_told) {
+        take_in(child, told, workers);
+    }
+    told.into_iter().flatten().collect()
+}
+
 /// The sum of the inverses of agents, lowered by what was subtracted from single ones or else added up anew.
 pub(crate) fn sum_of_agents<'a>(
     before: Option<&[f64]>,
@@ -61,7 +96,7 @@ pub(crate) fn sum_of_agents<'a>(
     agents: impl ExactSizeIterator<Item = &'a Statistic>,
 ) -> Vec<f64> {
     match before.filter(|_| super::widths::is_worth_lowering(news.len(), agents.len())) {
-        Some(before) => subtracted(before, news),
+        Some(before) => subtracted(before, news, &ThisThread),
         None => Statistic::weighted_inverses(agents, 1.0),
     }
 }
@@ -86,11 +121,16 @@ pub(crate) fn mean_of_all<'a>(seats: impl Iterator<Item = &'a SeatWidth>) -> Opt
 }
 
 /// Adds evidence that was checked to a statistic, and says what is subtracted from the inverse of a whole matrix.
-pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, tell: impl FnMut(&Column)) {
+pub(crate) fn add(
+    statistic: &mut Statistic,
+    evidence: &NetworkEvidence,
+    tell: impl FnMut(&Column),
+    workers: &dyn Workers,
+) {
     match evidence {
         NetworkEvidence::Full(factor) => {
             let rows = unwrap(factor).expect("it was checked when it came");
-            statistic.learn_all(&rows, tell);
+            statistic.learn_all(&rows, tell, workers);
         }
         NetworkEvidence::Diagonal { squares, moment, .. } => {
             statistic.add_diagonal(squares, moment);
@@ -99,15 +139,67 @@ pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, tell: i
 }
 
 /// Adds the evidence of several agents, which was checked, to a statistic.
-pub(crate) fn add_all<'e>(statistic: &mut Statistic, parts: impl Iterator<Item = &'e NetworkEvidence>) {
+pub(crate) fn add_all<'e>(
+    statistic: &mut Statistic,
+    parts: impl Iterator<Item = &'e NetworkEvidence>,
+    workers: &dyn Workers,
+) {
     let mut rows = Vec::new();
     for evidence in parts {
         match evidence {
             NetworkEvidence::Full(factor) => {
                 rows.extend(unwrap(factor).expect("it was checked when it came"));
             }
-            NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| ()),
+            NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| (), workers),
         }
     }
-    statistic.learn_all(&rows, |_| ());
+    statistic.learn_all(&rows, |_| (), workers);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::RoundId;
+    use crate::neural::rows::{Row, wrap};
+    use crate::neural::sparse::Sparse;
+    use crate::neural::statistic::Precondition;
+    use crate::random::Seed;
+    use crate::workers::tests::Backwards;
+
+    /// More children than workers, as many and fewer, of which one has nothing to say.
+    #[test]
+    fn any_number_of_workers_gives_the_bits_of_one() {
+        const P: usize = 740;
+        let mut stream = Seed(1).stream("test", 0, 0);
+        let mut row = || {
+            let mut entry = |_| if stream.below(5) == 0 { stream.normal() } else { 0.0 };
+            let phi = Sparse::from_dense(&(0..P).map(&mut entry).collect::<Vec<_>>());
+            Row { phi, reward: 0.5 }
+        };
+        let mut part = |rows: usize| {
+            let rows: Vec<Row> = (0..rows).map(|_| row()).collect();
+            let evidence = wrap(Precondition::Full, &rows, P);
+            let (round, start, weights, alpha) = (RoundId(1), 0, Vec::new(), 0.0);
+            NetworkPart { round, start, evidence, weights, alpha, trained: false, sum: None }
+        };
+        let parts = [part(2), part(0), part(1), part(3), part(2)];
+        let mut own = Statistic::new(Precondition::Full, P, 0.5);
+        own.fold();
+        for count in [2, 5] {
+            let play = |workers: usize| {
+                let mut seats = vec![SeatWidth::new(own.clone()); count];
+                let told = take_in_all(seats.iter_mut().zip(&parts).collect(), &Backwards(workers));
+                (seats.into_iter().map(|seat| seat.own).collect::<Vec<_>>(), told)
+            };
+            let alone = play(1);
+            assert_eq!(alone.1.len(), if count == 2 { 2 } else { 8 });
+            assert!(
+                pieces_of(FROM_MEMORY * own.held() * count, &Backwards(2)) > 1,
+                "it is enough to be shared"
+            );
+            for workers in [2, 3, 5] {
+                assert!(play(workers) == alone, "{count} children, {workers} workers");
+            }
+        }
+    }
 }
