@@ -10,7 +10,7 @@ use super::fn_ucb::FnUcb;
 use super::learner::{Learner, check_example};
 use super::network::{Network, Scratch};
 use super::rows::Row;
-use super::scoring::Scoring;
+use super::scoring::{GradientMemory, Scoring};
 use super::sparse::Sparse;
 use super::statistic::Statistic;
 use super::widths::{is_worth_lowering, lowered, widths};
@@ -116,7 +116,7 @@ impl PooledAgent {
 impl Agent for PooledAgent {
     fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         check_arms(self.start.layout.dimension, arms)?;
-        let choice = self.scoring().choose(arms)?;
+        let choice = self.scoring().choose(arms, &mut GradientMemory::default())?;
         self.choices += 1;
         Ok(choice)
     }

@@ -7,6 +7,7 @@ use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::inverse::{Column, Inverse};
+use super::quotients::quotients;
 use super::rows::Row;
 use super::sparse::Sparse;
 use crate::error::DecodeError;
@@ -276,6 +277,14 @@ impl Statistic {
             Matrix::Diagonal(diagonal) => {
                 phi.iter().map(|(index, value)| value * self.vector[index] / diagonal[index]).sum()
             }
+        }
+    }
+
+    /// Returns [`mean`](Self::mean) and [`square`](Self::square).
+    pub(crate) fn mean_and_square(&self, phi: &Sparse) -> (f64, f64) {
+        match &self.matrix {
+            Matrix::Full(_) => (self.mean(phi), self.square(phi)),
+            Matrix::Diagonal(diagonal) => quotients(phi, &self.vector, diagonal),
         }
     }
 
