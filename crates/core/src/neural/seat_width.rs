@@ -29,10 +29,10 @@ impl SeatWidth {
     }
 
     /// Adds a part that is in the shared state now, and says what is subtracted from the inverse of a whole matrix.
-    pub(crate) fn take_in(&mut self, part: &NetworkPart, tell: impl FnMut(&Column), workers: &dyn Workers) {
+    pub(crate) fn take_in(&mut self, part: &NetworkPart, tell: impl FnMut(&Column)) {
         self.below = part.sum.as_ref().map(|sum| sum.widths.clone());
         if self.below.is_none() && part.evidence.count() > 0 {
-            add(&mut self.own, &part.evidence, tell, workers);
+            add(&mut self.own, &part.evidence, tell);
         }
     }
 
@@ -59,33 +59,33 @@ impl SeatWidth {
 }
 
 /// Adds to every width the part of its child, and returns what is subtracted from inverses of whole matrices, in this order.
-/// Workers take whole children as long as there are enough for all of them, and work on each of those that are left over
-/// together.
+/// Workers take whole children, each some of them.
 pub(crate) fn take_in_all(
     mut children: Vec<(&mut SeatWidth, &NetworkPart)>,
     workers: &dyn Workers,
 ) -> Vec<Column> {
-    let multiplications = children.iter().map(|(seat, _)| FROM_MEMORY * seat.own.held()).sum();
-    let (count, pieces) = (children.len(), pieces_of(multiplications, workers));
-    let whole = if pieces < 2 { 0 } else { count - count % workers.count() };
-    let mut told = vec![Vec::new(); count];
-    let take_in = |(seat, part): &mut (&mut SeatWidth, &NetworkPart), told: &mut Vec<Column>, workers: &_| {
-        seat.take_in(part, |column| told.push(column.clone()), workers);
+    let take_in = |(seat, part): &mut (&mut SeatWidth, &NetworkPart)| {
+        let mut told = Vec::new();
+        seat.take_in(part, |column| told.push(column.clone()));
+        told
     };
+    let multiplications = children.iter().map(|(seat, _)| FROM_MEMORY * seat.own.held()).sum();
+    let count = pieces_of(multiplications, workers);
+    if count < 2 {
+        return children.iter_mut().flat_map(take_in).collect();
+    }
+    let mut told = vec![Vec::new(); children.len()];
     let (mut rest, mut rest_told) = (children.as_mut_slice(), told.as_mut_slice());
-    let mut handed_out: Vec<Piece<'_>> = Vec::new();
-    for range in evenly(std::iter::repeat_n(1, whole), pieces) {
+    let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(count);
+    for range in evenly(std::iter::repeat_n(1, rest.len()), count) {
         let (mine, later) = rest.split_at_mut(range.len());
-        let (told, told_later) = rest_told.split_at_mut(range.len());
-        (rest, rest_told) = (later, told_later);
-        handed_out.push(Box::new(move || {
-            mine.iter_mut().zip(told).for_each(|(child, told)| take_in(child, told, &ThisThread));
+        let (mine_told, later_told) = rest_told.split_at_mut(range.len());
+        (rest, rest_told) = (later, later_told);
+        pieces.push(Box::new(move || {
+            mine.iter_mut().zip(mine_told).for_each(|(child, told)| *told = take_in(child));
         }));
     }
-    workers.run(handed_out);
-    for (child, told) in rest.iter_mut().zip(rest_told) {
-        take_in(child, told, workers);
-    }
+    workers.run(pieces);
     told.into_iter().flatten().collect()
 }
 
@@ -121,16 +121,11 @@ pub(crate) fn mean_of_all<'a>(seats: impl Iterator<Item = &'a SeatWidth>) -> Opt
 }
 
 /// Adds evidence that was checked to a statistic, and says what is subtracted from the inverse of a whole matrix.
-pub(crate) fn add(
-    statistic: &mut Statistic,
-    evidence: &NetworkEvidence,
-    tell: impl FnMut(&Column),
-    workers: &dyn Workers,
-) {
+pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, tell: impl FnMut(&Column)) {
     match evidence {
         NetworkEvidence::Full(factor) => {
             let rows = unwrap(factor).expect("it was checked when it came");
-            statistic.learn_all(&rows, tell, workers);
+            statistic.learn_all(&rows, tell, &ThisThread);
         }
         NetworkEvidence::Diagonal { squares, moment, .. } => {
             statistic.add_diagonal(squares, moment);
@@ -150,7 +145,7 @@ pub(crate) fn add_all<'e>(
             NetworkEvidence::Full(factor) => {
                 rows.extend(unwrap(factor).expect("it was checked when it came"));
             }
-            NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| (), workers),
+            NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| ()),
         }
     }
     statistic.learn_all(&rows, |_| (), workers);

@@ -15,7 +15,6 @@ use crate::neural::seat_width::{add, sum_of_agents};
 use crate::neural::statistic::{Precondition, Statistic};
 use crate::neural::update_rounds::check_update;
 use crate::relay::Passed;
-use crate::workers::ThisThread;
 
 /// A round of the parent, from its beginning to its end.
 #[derive(Clone, Debug)]
@@ -209,7 +208,7 @@ impl NetworkRelay {
             let seat = self.widths.get(child).filter(|_| part.sum.is_none() && part.evidence.count() > 0);
             if let Some(seat) = seat {
                 let mut own = seat.own.clone();
-                add(&mut own, &part.evidence, |column| subtracted.push(column.clone()), &ThisThread);
+                add(&mut own, &part.evidence, |column| subtracted.push(column.clone()));
                 open.after.insert(*child, own);
             }
         }

@@ -298,7 +298,7 @@ fn an_agents_own_matrix_is_that_of_what_it_sent() {
         let mut own = small().neural.none(parameters);
         // Parts alternate between the two agents.
         for part in parts(&table).iter().skip(agent.0 as usize).step_by(2) {
-            add(&mut own, &part.evidence, |_| (), &ThisThread);
+            add(&mut own, &part.evidence, |_| ());
         }
         assert_eq!(own, seat.width.own);
     }
