@@ -1,11 +1,13 @@
 //! Single kernels beside the bound that the machine sets for them.
 
 use std::hint::black_box;
+use std::num::NonZero;
 
 use posse_core::{
-    AgentId, Algorithm, Arms, Evidence, Federation, LinUcb, ModelConfig, Parcel, Ridge, Seed, Shape, UserId,
-    WidthForm, packed,
+    AgentId, Algorithm, Arms, Evidence, Federation, LinUcb, ModelConfig, Parcel, Ridge, Seed, Shape,
+    ThisThread, UserId, WidthForm, Workers, packed,
 };
+use posse_sim::Threads;
 use serde::Serialize;
 
 use crate::gradient::{gradient_sums, hessian_sum};
@@ -52,7 +54,11 @@ pub fn kernels(effort: Effort) -> anyhow::Result<Vec<KernelTime>> {
     }
     let large: &[usize] = if effort == Effort::Quick { &[256] } else { &[256, 1024, 4096] };
     for &dimension in large {
-        all.push(refactoring(dimension)?);
+        all.push(refactoring(dimension, "model: make the factor anew", &ThisThread)?);
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        if processors > 1 {
+            all.push(refactoring(dimension, "the same on all cores", &Threads(processors))?);
+        }
     }
     for dimension in [25, 100] {
         let sums = gradient_sums(dimension, effort)?;
@@ -91,8 +97,8 @@ fn large_merge() -> anyhow::Result<KernelTime> {
     Ok(KernelTime { name, dimension, micros: seconds * 1e6, operations: Some(numbers), bytes })
 }
 
-/// What a coordinator of many features does for every upload.
-fn refactoring(dimension: usize) -> anyhow::Result<KernelTime> {
+/// What a coordinator of many features does for every upload. The bound is that of one core.
+fn refactoring(dimension: usize, name: &'static str, workers: &dyn Workers) -> anyhow::Result<KernelTime> {
     let mut stream = Seed(2).stream("kernels", dimension as u64, 0);
     let mut evidence = Evidence::none(dimension);
     for _ in 0..4 {
@@ -102,17 +108,11 @@ fn refactoring(dimension: usize) -> anyhow::Result<KernelTime> {
     let mut ridge = Ridge::new(dimension, 0.1);
     ridge.refresh([&evidence].into_iter())?;
     let seconds = shortest(3, || {
-        let _ = black_box(&mut ridge).refresh([black_box(&evidence)].into_iter());
+        let _ = black_box(&mut ridge).refresh_on([black_box(&evidence)].into_iter(), workers);
     });
     let d = dimension as f64;
     let operations = Some(d * d * d / 3.0 + 2.0 * d * d);
-    Ok(KernelTime {
-        name: "model: make the factor anew",
-        dimension,
-        micros: seconds * 1e6,
-        operations,
-        bytes: None,
-    })
+    Ok(KernelTime { name, dimension, micros: seconds * 1e6, operations, bytes: None })
 }
 
 fn linear(dimension: usize, effort: Effort, all: &mut Vec<KernelTime>) -> anyhow::Result<()> {

@@ -1,11 +1,13 @@
 //! The contract of a coordinator.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::error::{DecodeError, ProtocolError};
 use crate::evidence::Evidence;
 use crate::ids::{AgentId, AgentPath, ClusterId, Tick, Version};
 use crate::message::{Outgoing, Uplink};
+use crate::workers::Workers;
 
 /// The place where agents' evidence comes together.
 ///
@@ -82,6 +84,10 @@ pub trait Coordinator: Send {
     fn repairs(&self) -> u64 {
         0
     }
+
+    /// Makes the coordinator hand large work to `workers` from now on, which changes no bit of what it does. By default, and
+    /// where work is never large, everything is done on the calling thread. Workers are no part of a saved state.
+    fn use_workers(&mut self, _workers: Arc<dyn Workers>) {}
 
     /// Encodes everything that a restored coordinator needs to go on with the same bits.
     fn save(&self) -> Vec<u8>;

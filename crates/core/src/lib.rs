@@ -119,6 +119,7 @@ mod time_span;
 mod trigger;
 mod width;
 pub mod wire;
+mod workers;
 
 pub use agent::*;
 pub use algorithm::{Algorithm, Levels, Outside, OutsideFactory, Registry};
@@ -158,3 +159,4 @@ pub use rounded::Rounded;
 pub use time_span::{NotATimeSpan, TimeSpan};
 pub use trigger::Threshold;
 pub use width::{ModelConfig, WidthForm};
+pub use workers::{Piece, ThisThread, Workers};

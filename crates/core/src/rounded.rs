@@ -10,6 +10,7 @@ use crate::evidence::{Evidence, multiply, packed};
 use crate::factor::Factor;
 use crate::parcel::{LowRank, pivoted_cholesky};
 use crate::ridge::Ridge;
+use crate::workers::ThisThread;
 
 /// Bits of an entry in an upload: what is rounded off is as small as in single precision.
 const UPLOAD_BITS: u32 = 24;
@@ -94,7 +95,7 @@ impl Rounded {
             let difference =
                 evidence.gram().iter().zip(rounded).map(|(g, r)| sign * (scale * g - r)).collect();
             let difference = Evidence::from_parts_unchecked(difference, vec![0.0; d], 1);
-            test.refresh(ridge, [&difference].into_iter())
+            test.refresh(ridge, [&difference].into_iter(), &ThisThread)
         };
         for bits in SNAPSHOT_BITS {
             let mut rounded = factor.rounded(bits, evidence.count());

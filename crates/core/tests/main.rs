@@ -22,6 +22,7 @@ mod session;
 mod settings;
 mod support;
 mod wire;
+mod workers;
 
 /// Cargo does not look for test files here (`autotests = false`), so a new file that nothing names would not run.
 #[test]

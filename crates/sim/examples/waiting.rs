@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "it shows something")]
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use posse_core::{
     Agent, AgentId, Algorithm, Coordinator, Cost, Entrance, ExchangeLinUcb, Federation, Outgoing, Seed, Tick,
@@ -83,9 +84,9 @@ fn play(arrival: &ArrivalConfig, asking: Asking, seed: Seed) -> Result<(f64, Cos
             }
         }
         let id = arrivals.agent(step);
-        if !play.agents.contains_key(&id) {
+        if let Entry::Vacant(place) = play.agents.entry(id) {
             // A newcomer hears what is known before its first choice, however it asks later.
-            play.agents.insert(id, algorithm.agent(id, shape, &federation)?);
+            place.insert(algorithm.agent(id, shape, &federation)?);
             let greeting = play.coordinator.join(now, id, Entrance::NewLife);
             play.answer(now, greeting)?;
         }

@@ -55,6 +55,7 @@ pub mod network;
 mod observer;
 mod simulation;
 mod tally;
+mod threads;
 mod topology;
 pub mod world;
 
@@ -67,4 +68,5 @@ pub use ledger::{Ledger, Share};
 pub use observer::{Direction, Event, Observer, Sent, Stage};
 pub use simulation::{RunConfig, RunError};
 pub use tally::{LevelCost, Tally};
+pub use threads::Threads;
 pub use topology::{LevelLinks, TopologyConfig};

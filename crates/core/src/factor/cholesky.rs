@@ -4,9 +4,10 @@
 //! entries are visited does not matter for the bits, so large matrices are decomposed in panels: what a whole panel subtracts
 //! from an entry is subtracted while the entry is in a register, instead of passing over the matrix for every four rows.
 
-use pulp::{Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{CHUNK, Factor};
+use crate::workers::{Piece, Workers, evenly, pieces_of};
 
 /// Rows of a panel. Matrices of no more rows have one.
 pub(super) const PANEL: usize = 64;
@@ -22,6 +23,63 @@ struct Strip {
     columns: Vec<f64>,
     /// What each row is multiplied with when it is subtracted from four rows below.
     multiples: Vec<[f64; CHUNK]>,
+}
+
+/// Cholesky's decomposition in place, by [`Factorise`]. Where a panel is subtracted from many rows, workers each take some of
+/// them.
+pub(super) fn factorise(factor: &mut Factor, panel: usize, workers: &dyn Workers) -> bool {
+    let d = factor.dimension;
+    if pieces_of(multiplications(panel, d.saturating_sub(panel)), workers) < 2 {
+        return Arch::new().dispatch(Factorise { factor, panel });
+    }
+    let mut length = (d + 1).next_multiple_of(CHUNK);
+    let mut rows = &mut factor.rows[..];
+    for inverse_diagonal in factor.inverse_diagonal[..d].chunks_mut(panel) {
+        let (finished, below) = rows.split_at_mut(entries(length, inverse_diagonal.len()));
+        if !Arch::new().dispatch(FinishPanel { rows: finished, length, inverse_diagonal }) {
+            return false;
+        }
+        if below.is_empty() {
+            break;
+        }
+        subtract_in_pieces(finished, panel, length, below, workers);
+        (rows, length) = (below, length - panel);
+    }
+    true
+}
+
+/// How many multiplications it takes to subtract a panel from `below` rows.
+const fn multiplications(panel: usize, below: usize) -> usize {
+    panel * below * below / 2
+}
+
+/// How many entries the first `count` rows of a factor have, of which the first row has `length`.
+fn entries(length: usize, count: usize) -> usize {
+    (0..count).map(|r| length - r / CHUNK * CHUNK).sum()
+}
+
+/// Subtracts from every row below what the finished rows of a panel contribute to it. An entry belongs to one piece, and what
+/// it is made of to none.
+fn subtract_in_pieces(
+    panel: &[f64],
+    height: usize,
+    length: usize,
+    mut below: &mut [f64],
+    workers: &dyn Workers,
+) {
+    let blocks = (height..length).step_by(CHUNK).map(|start| CHUNK * (length - start));
+    let ranges = evenly(blocks, pieces_of(multiplications(height, length - height), workers));
+    let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let start = height + range.start * CHUNK;
+        let size = entries(length - start, range.len() * CHUNK).min(below.len());
+        let (rows, rest) = below.split_at_mut(size);
+        below = rest;
+        pieces.push(Box::new(move || {
+            Arch::new().dispatch(SubtractPanel { panel, length, start, rows, strip: &mut Strip::default() });
+        }));
+    }
+    workers.run(pieces);
 }
 
 /// Cholesky's decomposition in place; column d turns b into q on the way. `false` if a pivot is not positive and
@@ -45,18 +103,35 @@ impl WithSimd for Factorise<'_> {
         }
         let mut strip = Strip::default();
         for inverses in self.factor.inverse_diagonal[..d].chunks_mut(self.panel) {
-            let size = (0..inverses.len()).map(|r| length - r / CHUNK * CHUNK).sum();
-            let (panel, below) = rows.split_at_mut(size);
+            let (panel, below) = rows.split_at_mut(entries(length, inverses.len()));
             if !finish_panel(simd, panel, length, inverses) {
                 return false;
             }
             if below.is_empty() {
                 break;
             }
-            subtract_panel(simd, panel, self.panel, length, below, &mut strip);
+            SubtractPanel { panel, length, start: self.panel, rows: below, strip: &mut strip }
+                .with_simd(simd);
             (rows, length) = (below, length - self.panel);
         }
         true
+    }
+}
+
+/// Decomposes the rows of a panel by itself.
+struct FinishPanel<'a> {
+    rows: &'a mut [f64],
+    /// Entries of the first row.
+    length: usize,
+    inverse_diagonal: &'a mut [f64],
+}
+
+impl WithSimd for FinishPanel<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        finish_panel(simd, self.rows, self.length, self.inverse_diagonal)
     }
 }
 
@@ -138,45 +213,55 @@ fn subtract_block<S: Simd>(simd: S, block: &[f64], mut length: usize, mut below:
     }
 }
 
-/// Subtracts from every row below what the finished rows of a panel contribute to it, a strip of columns at a time.
-#[inline(always)]
-fn subtract_panel<S: Simd>(
-    simd: S,
-    panel: &[f64],
-    height: usize,
+/// Subtracts from rows below a panel what its finished rows contribute to them, a strip of columns at a time.
+struct SubtractPanel<'a> {
+    panel: &'a [f64],
+    /// Entries of the first row of the panel.
     length: usize,
-    below: &mut [f64],
-    Strip { columns: strip, multiples }: &mut Strip,
-) {
-    strip.resize(height * STRIP, 0.0);
-    for first in (height..length).step_by(STRIP) {
-        let width = STRIP.min(length - first);
-        for (row, copy) in panel_rows(panel, length).zip(strip.chunks_exact_mut(STRIP)) {
-            copy[..width].copy_from_slice(&row[row.len() - (length - first)..][..width]);
-        }
-        let mut rest = &mut *below;
-        let mut start = height;
-        // Rows that begin after the strip have nothing in it.
-        while start < first + width && !rest.is_empty() {
-            let own = length - start;
-            let (rows, next) = rest.split_at_mut((CHUNK * own).min(rest.len()));
-            let (from, to) = (first.max(start), first + width);
-            let columns = from - start..to - start;
-            let part = &strip[from - first..];
-            multiples.clear();
-            multiples.extend(panel_rows(panel, length).map(|row| {
-                let place = row.len() - own;
-                std::array::from_fn::<_, CHUNK, _>(|r| row[place + r])
-            }));
-            if rows.len() == CHUNK * own {
-                subtract_rows::<S, CHUNK>(simd, multiples, part, rows, own, columns);
-            } else {
-                for (r, row) in rows.chunks_exact_mut(own).enumerate() {
-                    multiples.iter_mut().for_each(|multiples| multiples[0] = multiples[r]);
-                    subtract_rows::<S, 1>(simd, multiples, part, row, own, columns.clone());
-                }
+    /// How many columns later than the panel these rows begin.
+    start: usize,
+    rows: &'a mut [f64],
+    strip: &'a mut Strip,
+}
+
+impl WithSimd for SubtractPanel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { panel, length, start: begin, rows: below, strip: Strip { columns: strip, multiples } } =
+            self;
+        let height = panel_rows(panel, length).count();
+        strip.resize(height * STRIP, 0.0);
+        for first in (begin..length).step_by(STRIP) {
+            let width = STRIP.min(length - first);
+            for (row, copy) in panel_rows(panel, length).zip(strip.chunks_exact_mut(STRIP)) {
+                copy[..width].copy_from_slice(&row[row.len() - (length - first)..][..width]);
             }
-            (rest, start) = (next, start + CHUNK);
+            let mut rest = &mut *below;
+            let mut start = begin;
+            // Rows that begin after the strip have nothing in it.
+            while start < first + width && !rest.is_empty() {
+                let own = length - start;
+                let (rows, next) = rest.split_at_mut((CHUNK * own).min(rest.len()));
+                let (from, to) = (first.max(start), first + width);
+                let columns = from - start..to - start;
+                let part = &strip[from - first..];
+                multiples.clear();
+                multiples.extend(panel_rows(panel, length).map(|row| {
+                    let place = row.len() - own;
+                    std::array::from_fn::<_, CHUNK, _>(|r| row[place + r])
+                }));
+                if rows.len() == CHUNK * own {
+                    subtract_rows::<S, CHUNK>(simd, multiples, part, rows, own, columns);
+                } else {
+                    for (r, row) in rows.chunks_exact_mut(own).enumerate() {
+                        multiples.iter_mut().for_each(|multiples| multiples[0] = multiples[r]);
+                        subtract_rows::<S, 1>(simd, multiples, part, row, own, columns.clone());
+                    }
+                }
+                (rest, start) = (next, start + CHUNK);
+            }
         }
     }
 }

@@ -19,8 +19,9 @@ use crate::aligned::Aligned;
 use crate::arms::Columns;
 use crate::evidence::{Evidence, packed};
 use crate::ridge::Heard;
+use crate::workers::Workers;
 use append::AppendRow;
-use cholesky::{Factorise, PANEL};
+use cholesky::{PANEL, factorise};
 use score::{Score, TILE};
 
 /// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
@@ -158,6 +159,7 @@ impl Factor {
         &mut self,
         regularization: f64,
         parts: impl Iterator<Item = &'e Evidence> + Clone,
+        workers: &dyn Workers,
     ) -> bool {
         let d = self.dimension;
         self.rows.fill(0.0);
@@ -181,8 +183,7 @@ impl Factor {
             self.rows[self.offset[j] as usize + j] += regularization;
         }
         // Pivots vouch for the matrix; nothing but this look vouches for q.
-        Arch::new().dispatch(Factorise { factor: self, panel: PANEL })
-            && (0..d).all(|j| self.entry(j, d).is_finite())
+        factorise(self, PANEL, workers) && (0..d).all(|j| self.entry(j, d).is_finite())
     }
 
     /// ln det V(λ), from the diagonal.

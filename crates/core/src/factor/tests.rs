@@ -1,10 +1,15 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 
 use pulp::{Simd, WithSimd};
 
+use super::cholesky::Factorise;
 use super::*;
 use crate::arms::Arms;
 use crate::random::Seed;
+use crate::workers::tests::Backwards;
+use crate::workers::{Piece, ThisThread};
 
 /// The rows of a matrix, plainly.
 type Dense = Vec<Vec<f64>>;
@@ -136,7 +141,7 @@ proptest! {
         let data = observations(d, n, seed);
         let (front, back) = data.split_at(n / 3);
         let mut fresh = Factor::new(d, 7.0);
-        prop_assert!(fresh.refresh(LAMBDA, [evidence(d, front), evidence(d, back)].iter()));
+        prop_assert!(fresh.refresh(LAMBDA, [evidence(d, front), evidence(d, back)].iter(), &ThisThread));
         let incremental = updated(d, &data);
         for (a, b) in fresh.entries().iter().zip(incremental.entries()) {
             prop_assert!(close(*a, b), "{a} {b}");
@@ -293,7 +298,7 @@ proptest! {
             plain.rows[j][d] = sum.moment()[j];
         }
         plain.factorise();
-        prop_assert!(factor.refresh(LAMBDA, [&sum].into_iter()));
+        prop_assert!(factor.refresh(LAMBDA, [&sum].into_iter(), &ThisThread));
         prop_assert!(plain.agrees_with(&factor));
     }
 }
@@ -357,6 +362,59 @@ fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Ve
     bits(&seen)
 }
 
+/// A matrix to be decomposed, diagonally dominant so that it has a factor.
+fn dominant(d: usize) -> Factor {
+    let mut stream = Seed(d as u64).stream("matrix", 0, 0);
+    let mut factor = Factor::new(d, LAMBDA);
+    factor.rows.iter_mut().for_each(|entry| *entry = stream.normal());
+    (0..d).for_each(|j| factor.rows[factor.offset[j] as usize + j] = 2.0 * d as f64);
+    factor
+}
+
+#[test]
+fn any_number_of_workers_gives_the_bits_of_one() {
+    for d in [319, 320, 321, 324, 383, 385, 451] {
+        let factor = dominant(d);
+        let mut plain = factor.clone();
+        assert!(Lanes(pulp::Scalar).take(Factorise { factor: &mut plain, panel: d.next_multiple_of(CHUNK) }));
+        for count in [1, 2, 3, 5] {
+            let mut shared = factor.clone();
+            assert!(factorise(&mut shared, PANEL, &Backwards(count)));
+            assert!(bits(&shared.entries()) == bits(&plain.entries()), "d = {d}, {count} workers");
+            assert!(bits(shared.inverse_diagonal()) == bits(plain.inverse_diagonal()));
+        }
+    }
+}
+
+#[test]
+fn workers_do_the_work_and_see_a_matrix_that_has_no_factor() {
+    /// Counts the pieces.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize);
+
+    impl Workers for Counting {
+        fn count(&self) -> usize {
+            2
+        }
+
+        fn run(&self, pieces: Vec<Piece<'_>>) {
+            self.0.fetch_add(pieces.len(), Ordering::Relaxed);
+            pieces.into_iter().for_each(|piece| piece());
+        }
+    }
+    let pieces = |d: usize| {
+        let workers = Counting::default();
+        assert!(factorise(&mut dominant(d), PANEL, &workers));
+        workers.0.into_inner()
+    };
+    assert_eq!(pieces(256), 0, "too little to be handed out");
+    assert!(pieces(520) > 8);
+    let mut singular = dominant(400);
+    let last = singular.offset[399] as usize + 399;
+    singular.rows[last] = -1.0;
+    assert!(!factorise(&mut singular, PANEL, &Backwards(3)));
+}
+
 /// A whole matrix in one panel is passed over for every four rows: the plain way.
 #[test]
 fn panels_of_any_height_give_the_bits_of_the_plain_way() {
@@ -366,11 +424,7 @@ fn panels_of_any_height_give_the_bits_of_the_plain_way() {
         bits(&[&factor.entries()[..], factor.inverse_diagonal()].concat())
     }
     for d in [1, 7, 63, 64, 65, 68, 130, 199] {
-        let mut stream = Seed(d as u64).stream("matrix", 0, 0);
-        // Diagonally dominant, so that it has a factor.
-        let mut factor = Factor::new(d, LAMBDA);
-        factor.rows.iter_mut().for_each(|entry| *entry = stream.normal());
-        (0..d).for_each(|j| factor.rows[factor.offset[j] as usize + j] = 2.0 * d as f64);
+        let factor = dominant(d);
         let plain = factorised(&factor, d.next_multiple_of(CHUNK), Lanes(pulp::Scalar));
         for panel in [CHUNK, 12, PANEL] {
             assert!(factorised(&factor, panel, Dispatched) == plain, "d = {d}, {panel} rows");

@@ -18,6 +18,7 @@ use crate::parcel::Parcel;
 use crate::ridge::Ridge;
 use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
+use crate::workers::{ThisThread, Workers};
 
 /// The coordinator of `sync-lin-ucb`: it runs one round at a time.
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ pub(crate) struct EvidenceRounds {
     trust: Option<Trust>,
     /// What children may say that are relays, where these send the parts of their agents one by one.
     lists: Option<ListLimits>,
+    workers: Arc<dyn Workers>,
 }
 
 /// A round that is collecting.
@@ -66,6 +68,7 @@ impl EvidenceRounds {
             open: None,
             trust,
             lists: None,
+            workers: Arc::new(ThisThread),
         }
     }
 
@@ -110,7 +113,7 @@ impl EvidenceRounds {
             let part = part.evidence();
             part.check()?;
             let sum = open.sum.checked_sum(part)?;
-            self.model.check_fit(&sum)?;
+            self.model.check_fit(&sum, &*self.workers)?;
             open.sum = sum;
             if self.trust.is_some() {
                 open.parts.insert(from.into(), part.clone());
@@ -140,7 +143,7 @@ impl EvidenceRounds {
         }
         let add = |sum: Evidence, part: &AgentPart| sum.checked_sum(part.evidence.evidence());
         let sum = parts.iter().try_fold(open.sum.clone(), add)?;
-        self.model.check_fit(&sum)?;
+        self.model.check_fit(&sum, &*self.workers)?;
         open.waiting.remove(&from);
         let spoken_for = trust.agents().filter(|agent| agent.relays.first() == Some(&from)).count();
         let new = parts.iter().filter(|part| !trust.knows(&part.agent)).count();
@@ -160,7 +163,7 @@ impl EvidenceRounds {
         let mut sum = self.believed(open.parts).unwrap_or(open.sum);
         // Without trust, every part was checked with the sum so far. Part of a sum that has a model has one, too; should
         // rounding say otherwise, all stays as it was until the next round.
-        if self.model.refresh_noting(&mut sum).is_ok() {
+        if self.model.refresh_noting(&mut sum, &*self.workers).is_ok() {
             self.evidence = Arc::new(sum);
         }
         self.version = self.version.next();
@@ -294,6 +297,10 @@ impl Coordinator for EvidenceRounds {
 
     fn set_aside(&self) -> u64 {
         self.trust.as_ref().map_or(0, Trust::set_aside)
+    }
+
+    fn use_workers(&mut self, workers: Arc<dyn Workers>) {
+        self.workers = workers;
     }
 
     fn save(&self) -> Vec<u8> {

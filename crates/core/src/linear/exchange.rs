@@ -20,6 +20,7 @@ use crate::message::{Downlink, EvidenceUpload, Outgoing, Snapshot, Uplink};
 use crate::ridge::Ridge;
 use crate::trigger::Threshold;
 use crate::wire::{self, v1};
+use crate::workers::{ThisThread, Workers};
 
 /// Who is sent a snapshot, and when.
 #[derive(Clone, Debug)]
@@ -63,13 +64,14 @@ pub(crate) struct Exchange {
     evidence: Arc<Evidence>,
     model: Ridge,
     roster: Roster,
+    workers: Arc<dyn Workers>,
 }
 
 impl Exchange {
     pub(crate) fn new(name: &'static str, model: Ridge, policy: DownloadPolicy, join: JoinPolicy) -> Self {
         let evidence = Arc::new(Evidence::none(model.dimension()));
-        let roster = Roster::default();
-        Self { name, policy, join, version: Version(0), evidence, model, roster }
+        let (roster, workers) = (Roster::default(), Arc::new(ThisThread));
+        Self { name, policy, join, version: Version(0), evidence, model, roster, workers }
     }
 
     /// A snapshot for an agent, remembered as sent.
@@ -93,7 +95,7 @@ impl Exchange {
         mut evidence: Evidence,
         everybody: bool,
     ) -> Result<Vec<Outgoing>, ProtocolError> {
-        self.model.refresh_noting(&mut evidence)?;
+        self.model.refresh_noting(&mut evidence, &*self.workers)?;
         self.evidence = Arc::new(evidence);
         self.version = self.version.next();
         if !everybody {
@@ -132,7 +134,7 @@ impl Exchange {
         let increment = upload.evidence.evidence();
         increment.check()?;
         let mut sum = self.evidence.checked_sum(increment)?;
-        self.model.refresh_noting(&mut sum)?;
+        self.model.refresh_noting(&mut sum, &*self.workers)?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();
         Ok(())
@@ -208,6 +210,10 @@ impl Coordinator for Exchange {
             version: seat.version,
             information: seat.information,
         })
+    }
+
+    fn use_workers(&mut self, workers: Arc<dyn Workers>) {
+        self.workers = workers;
     }
 
     fn save(&self) -> Vec<u8> {

@@ -18,6 +18,7 @@ use crate::message::{Answer, Downlink, EvidenceUpload, News, Outgoing, Pull, Sna
 use crate::ridge::Ridge;
 use crate::rounded::Rounded;
 use crate::wire::{self, v1};
+use crate::workers::{ThisThread, Workers};
 
 /// Observations before the pace is first measured anew.
 const FIRST_MARK: u64 = 8;
@@ -43,6 +44,7 @@ pub(crate) struct ExchangeCoordinator {
     /// Observations that were in the evidence and are no longer.
     removed: u64,
     warnings: Warnings,
+    workers: Arc<dyn Workers>,
 }
 
 /// What the coordinator remembers of an agent.
@@ -109,6 +111,7 @@ impl ExchangeCoordinator {
             ages,
             removed: 0,
             warnings: Warnings::default(),
+            workers: Arc::new(ThisThread),
         }
     }
 
@@ -301,7 +304,7 @@ impl ExchangeCoordinator {
 
     /// Makes `sum` the evidence, or fails and changes nothing.
     fn replace(&mut self, mut sum: Evidence) -> Result<(), ProtocolError> {
-        self.model.refresh_noting(&mut sum)?;
+        self.model.refresh_noting(&mut sum, &*self.workers)?;
         self.evidence = Arc::new(sum);
         self.version = self.version.next();
         Ok(())
@@ -467,6 +470,10 @@ impl Coordinator for ExchangeCoordinator {
 
     fn set_aside(&self) -> u64 {
         self.trust.as_ref().map_or(0, Trust::set_aside)
+    }
+
+    fn use_workers(&mut self, workers: Arc<dyn Workers>) {
+        self.workers = workers;
     }
 
     fn save(&self) -> Vec<u8> {

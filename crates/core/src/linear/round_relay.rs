@@ -25,6 +25,7 @@ use crate::relay::{Passed, Relay};
 use crate::ridge::Ridge;
 use crate::time_span::TimeSpan;
 use crate::wire::{self, v1};
+use crate::workers::ThisThread;
 
 /// The relay of `sync-lin-ucb`.
 #[derive(Clone, Debug)]
@@ -150,7 +151,7 @@ impl RoundRelay {
         let add = |sum: Evidence, part: &AgentPart| sum.checked_sum(part.evidence.evidence());
         let sum = parts.iter().try_fold(open.sum.clone(), add)?;
         // The parent would refuse a sum that no model fits, and with it the parts of all other agents.
-        self.model.check_fit(&self.evidence.checked_sum(&sum)?)?;
+        self.model.check_fit(&self.evidence.checked_sum(&sum)?, &ThisThread)?;
         open.waiting.remove(&from);
         if self.listing.as_mut().is_some_and(|listing| listing.name(&parts)) {
             open.sum = sum;

@@ -11,7 +11,7 @@ use super::learner::{Learner, check_example};
 use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
 use super::network::{Network, Scratch};
 use super::rows::{Row, wrap};
-use super::scoring::Scoring;
+use super::scoring::{GradientMemory, Scoring};
 use super::sparse::Sparse;
 use super::statistic::{Precondition, Statistic, diagonal_growth};
 use super::widths::widths;
@@ -62,6 +62,7 @@ pub(crate) struct FnAgent {
     /// A round to be answered once there are so many rows.
     owed: Option<(RoundId, u64)>,
     probing: Option<Probing>,
+    memory: GradientMemory,
 }
 
 /// What the ratio of uncertainties is taken of.
@@ -146,6 +147,7 @@ impl FnAgent {
             hurried: false,
             owed: None,
             probing,
+            memory: GradientMemory::default(),
         }
     }
 
@@ -321,15 +323,21 @@ impl Agent for FnAgent {
         if self.shared.alpha < 1.0 {
             self.catch_up();
         }
-        let choice = self.scoring().choose(arms)?;
+        let mut memory = std::mem::take(&mut self.memory);
+        let choice = self.scoring().choose(arms, &mut memory);
+        self.memory = memory;
+        let choice = choice?;
         self.choices += 1;
         Ok(choice)
     }
 
     fn learn(&mut self, _user: UserId, arm: &[f64], reward: f64) -> Result<Option<Uplink>, InputError> {
         check_example(self.start.layout.dimension, arm, reward)?;
-        let mut phi = Sparse::default();
-        self.scoring().gradient(arm, &mut Scratch::default(), &mut phi);
+        let mut memory = std::mem::take(&mut self.memory);
+        self.scoring().gradient(arm, &mut memory.scratch, &mut memory.phi);
+        // A copy has no more room than it needs.
+        let phi = memory.phi.clone();
+        self.memory = memory;
         if !phi.is_sound() {
             return Err(InputError::Overflow);
         }

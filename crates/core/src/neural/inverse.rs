@@ -12,6 +12,7 @@ use super::downdate::{Term, subtract_from, subtract_multiples, subtracted};
 use super::product::{met, products};
 use super::sparse::Sparse;
 use crate::evidence::packed;
+use crate::workers::{ThisThread, Workers};
 
 /// How many vectors are collected before they are subtracted from a matrix.
 const COLLECTED: usize = 16;
@@ -94,12 +95,12 @@ impl Inverse {
     /// Returns Pφ, where P is this inverse.
     #[cfg(test)]
     pub(crate) fn times(&self, phi: &Sparse) -> Vec<f64> {
-        let v = self.base_times(&[phi]).remove(0);
+        let v = self.base_times(&[phi], &ThisThread).remove(0);
         self.less_columns(phi, v)
     }
 
     /// Returns Bφ for each of some vectors, where B is the matrix that vectors are still to be subtracted from.
-    pub(crate) fn base_times(&self, phis: &[&Sparse]) -> Vec<Vec<f64>> {
+    pub(crate) fn base_times(&self, phis: &[&Sparse], workers: &dyn Workers) -> Vec<Vec<f64>> {
         match &self.base {
             Base::Ridge(entry) => {
                 let scaled = |phi: &&Sparse| {
@@ -109,7 +110,7 @@ impl Inverse {
                 };
                 phis.iter().map(scaled).collect()
             }
-            Base::Whole(matrix) => products(matrix, phis, self.parameters),
+            Base::Whole(matrix) => products(matrix, phis, self.parameters, workers),
         }
     }
 
@@ -142,15 +143,20 @@ impl Inverse {
     }
 
     /// P ← P − s·vvᵀ.
-    pub(crate) fn subtract(&mut self, column: Column) {
+    pub(crate) fn subtract(&mut self, column: Column, workers: &dyn Workers) {
         self.columns.push(column);
         if self.columns.len() >= self.limit() {
-            self.fold();
+            self.fold_on(workers);
         }
     }
 
     /// Makes this one matrix from which nothing is left to be subtracted, and shares it.
     pub(crate) fn fold(&mut self) -> Arc<Vec<f64>> {
+        self.fold_on(&ThisThread)
+    }
+
+    /// The same, where workers share the work.
+    pub(crate) fn fold_on(&mut self, workers: &dyn Workers) -> Arc<Vec<f64>> {
         let columns = std::mem::take(&mut self.columns);
         if let Base::Ridge(entry) = &self.base {
             self.base = Base::Whole(Arc::new(ridge(self.parameters, *entry)));
@@ -158,8 +164,8 @@ impl Inverse {
         let Base::Whole(matrix) = &mut self.base else { unreachable!("it was made a matrix") };
         if !columns.is_empty() {
             match Arc::get_mut(matrix) {
-                Some(own) => subtract_from(own, &columns),
-                None => *matrix = Arc::new(subtracted(matrix, &columns)),
+                Some(own) => subtract_from(own, &columns, workers),
+                None => *matrix = Arc::new(subtracted(matrix, &columns, workers)),
             }
         }
         Arc::clone(matrix)
@@ -180,7 +186,7 @@ impl Inverse {
             }
             columns.extend(inverse.columns.iter().map(|column| column.scaled(share)));
         }
-        subtracted(&sum, &columns)
+        subtracted(&sum, &columns, &ThisThread)
     }
 
     /// Whether no entry is so large that sums with it are lost. The diagonal vouches for the rest: the matrix is
@@ -227,7 +233,7 @@ mod tests {
     fn observe(inverse: &mut Inverse, plain: &mut [Vec<f64>], phi: &Sparse) {
         let vector = inverse.times(phi);
         let scale = 1.0 / (1.0 + phi.dot(&vector));
-        inverse.subtract(Column { scale, vector });
+        inverse.subtract(Column { scale, vector }, &ThisThread);
         let v: Vec<f64> = plain.iter().map(|row| phi.dot(row)).collect();
         let scale = 1.0 / (1.0 + phi.dot(&v));
         for (row, vi) in plain.iter_mut().zip(&v) {

@@ -19,6 +19,7 @@ pub(crate) mod open_round;
 pub(crate) mod plain;
 pub(crate) mod pooled;
 pub(crate) mod product;
+pub(crate) mod quotients;
 pub(crate) mod rows;
 pub(crate) mod scoring;
 pub(crate) mod seat_width;

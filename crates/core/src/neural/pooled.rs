@@ -10,7 +10,7 @@ use super::fn_ucb::FnUcb;
 use super::learner::{Learner, check_example};
 use super::network::{Network, Scratch};
 use super::rows::Row;
-use super::scoring::Scoring;
+use super::scoring::{GradientMemory, Scoring};
 use super::sparse::Sparse;
 use super::statistic::Statistic;
 use super::widths::{is_worth_lowering, lowered, widths};
@@ -22,6 +22,7 @@ use crate::ids::UserId;
 use crate::message::{Downlink, Uplink};
 use crate::scoring::check_arms;
 use crate::wire::{self, v1};
+use crate::workers::ThisThread;
 
 /// One learner for all agents. An iteration has as many observations as there are agents; what was observed
 /// in it counts, and the network is trained, when it ends.
@@ -87,7 +88,7 @@ impl PooledAgent {
     fn end_iteration(&mut self) {
         let mut news = Vec::new();
         let (users, rows): (Vec<UserId>, Vec<Row>) = std::mem::take(&mut self.rows).into_iter().unzip();
-        self.statistic.learn_all(&rows, |_| ());
+        self.statistic.learn_all(&rows, |_| (), &ThisThread);
         for (user, row) in users.iter().zip(rows) {
             if let Some(pooled) = self.users.get_mut(user) {
                 pooled.own.learn_and_tell(&row.phi, row.reward, |column| news.push(column.clone()));
@@ -102,7 +103,7 @@ impl PooledAgent {
         let (mean, agents) = (self.config.less_communication, self.users.len());
         self.widths = match self.widths.as_slice() {
             [before] if self.averaged && is_worth_lowering(news.len(), agents) => {
-                vec![lowered(before, &news, agents)]
+                vec![lowered(before, &news, agents, &ThisThread)]
             }
             _ => widths(self.users.values_mut().map(|pooled| &mut pooled.own), mean),
         };
@@ -115,7 +116,7 @@ impl PooledAgent {
 impl Agent for PooledAgent {
     fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         check_arms(self.start.layout.dimension, arms)?;
-        let choice = self.scoring().choose(arms)?;
+        let choice = self.scoring().choose(arms, &mut GradientMemory::default())?;
         self.choices += 1;
         Ok(choice)
     }

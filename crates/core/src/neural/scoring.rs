@@ -27,30 +27,37 @@ pub(crate) struct Scoring<'a> {
     pub(crate) alpha: f64,
 }
 
+/// Memory that scoring works in. Always written before it is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GradientMemory {
+    pub(crate) scratch: Scratch,
+    pub(crate) phi: Sparse,
+}
+
 impl Scoring<'_> {
     /// argmax (1 − α)·(φᵀθ̄ + ν_a·√λ·‖φ‖) + α·(f(x) + ν_b·√λ·mean‖φ‖).
-    pub(crate) fn choose(&self, arms: &Arms) -> Result<Choice, InputError> {
-        let (mut scratch, mut phi) = (Scratch::default(), Sparse::default());
+    pub(crate) fn choose(&self, arms: &Arms, memory: &mut GradientMemory) -> Result<Choice, InputError> {
+        let GradientMemory { scratch, phi } = memory;
         let root = self.config.neural.regularization.sqrt();
         let mut linear = Vec::with_capacity(arms.len());
         let mut network = Vec::with_capacity(arms.len());
         for arm in 0..arms.len() {
             let x = arms.row(arm);
-            self.gradient(x, &mut scratch, &mut phi);
+            self.gradient(x, scratch, phi);
             if !phi.is_sound() {
                 linear.push((f64::NAN, f64::NAN));
                 network.push(f64::NAN);
                 continue;
             }
             if self.alpha < 1.0 {
-                let width = self.config.linear_width * root * self.statistic.square(&phi).sqrt();
-                linear.push((self.statistic.mean(&phi), width));
+                let (mean, square) = self.statistic.mean_and_square(phi);
+                linear.push((mean, self.config.linear_width * root * square.sqrt()));
             } else {
                 linear.push((0.0, 0.0));
             }
             if self.alpha > 0.0 {
-                let width = self.config.network_width * root * self.mean_width(&phi);
-                network.push(self.predicts.value(x, &mut scratch) + width);
+                let width = self.config.network_width * root * self.mean_width(phi);
+                network.push(self.predicts.value(x, scratch) + width);
             } else {
                 network.push(0.0);
             }

@@ -8,6 +8,10 @@ use super::rows::unwrap;
 use super::statistic::Statistic;
 use crate::error::DecodeError;
 use crate::wire::{self, v1};
+use crate::workers::{Piece, ThisThread, Workers, evenly, pieces_of};
+
+/// What a number costs that has to come from memory, in multiplications.
+const FROM_MEMORY: usize = 8;
 
 /// The width of one child.
 #[derive(Clone, Debug)]
@@ -54,6 +58,37 @@ impl SeatWidth {
     }
 }
 
+/// Adds to every width the part of its child, and returns what is subtracted from inverses of whole matrices, in this order.
+/// Workers take whole children, each some of them.
+pub(crate) fn take_in_all(
+    mut children: Vec<(&mut SeatWidth, &NetworkPart)>,
+    workers: &dyn Workers,
+) -> Vec<Column> {
+    let take_in = |(seat, part): &mut (&mut SeatWidth, &NetworkPart)| {
+        let mut told = Vec::new();
+        seat.take_in(part, |column| told.push(column.clone()));
+        told
+    };
+    let multiplications = children.iter().map(|(seat, _)| FROM_MEMORY * seat.own.held()).sum();
+    let count = pieces_of(multiplications, workers);
+    if count < 2 {
+        return children.iter_mut().flat_map(take_in).collect();
+    }
+    let mut told = vec![Vec::new(); children.len()];
+    let (mut rest, mut rest_told) = (children.as_mut_slice(), told.as_mut_slice());
+    let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(count);
+    for range in evenly(std::iter::repeat_n(1, rest.len()), count) {
+        let (mine, later) = rest.split_at_mut(range.len());
+        let (mine_told, later_told) = rest_told.split_at_mut(range.len());
+        (rest, rest_told) = (later, later_told);
+        pieces.push(Box::new(move || {
+            mine.iter_mut().zip(mine_told).for_each(|(child, told)| *told = take_in(child));
+        }));
+    }
+    workers.run(pieces);
+    told.into_iter().flatten().collect()
+}
+
 /// The sum of the inverses of agents, lowered by what was subtracted from single ones or else added up anew.
 pub(crate) fn sum_of_agents<'a>(
     before: Option<&[f64]>,
@@ -61,7 +96,7 @@ pub(crate) fn sum_of_agents<'a>(
     agents: impl ExactSizeIterator<Item = &'a Statistic>,
 ) -> Vec<f64> {
     match before.filter(|_| super::widths::is_worth_lowering(news.len(), agents.len())) {
-        Some(before) => subtracted(before, news),
+        Some(before) => subtracted(before, news, &ThisThread),
         None => Statistic::weighted_inverses(agents, 1.0),
     }
 }
@@ -90,7 +125,7 @@ pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, tell: i
     match evidence {
         NetworkEvidence::Full(factor) => {
             let rows = unwrap(factor).expect("it was checked when it came");
-            statistic.learn_all(&rows, tell);
+            statistic.learn_all(&rows, tell, &ThisThread);
         }
         NetworkEvidence::Diagonal { squares, moment, .. } => {
             statistic.add_diagonal(squares, moment);
@@ -99,7 +134,11 @@ pub(crate) fn add(statistic: &mut Statistic, evidence: &NetworkEvidence, tell: i
 }
 
 /// Adds the evidence of several agents, which was checked, to a statistic.
-pub(crate) fn add_all<'e>(statistic: &mut Statistic, parts: impl Iterator<Item = &'e NetworkEvidence>) {
+pub(crate) fn add_all<'e>(
+    statistic: &mut Statistic,
+    parts: impl Iterator<Item = &'e NetworkEvidence>,
+    workers: &dyn Workers,
+) {
     let mut rows = Vec::new();
     for evidence in parts {
         match evidence {
@@ -109,5 +148,53 @@ pub(crate) fn add_all<'e>(statistic: &mut Statistic, parts: impl Iterator<Item =
             NetworkEvidence::Diagonal { .. } => add(statistic, evidence, |_| ()),
         }
     }
-    statistic.learn_all(&rows, |_| ());
+    statistic.learn_all(&rows, |_| (), workers);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::RoundId;
+    use crate::neural::rows::{Row, wrap};
+    use crate::neural::sparse::Sparse;
+    use crate::neural::statistic::Precondition;
+    use crate::random::Seed;
+    use crate::workers::tests::Backwards;
+
+    /// More children than workers, as many and fewer, of which one has nothing to say.
+    #[test]
+    fn any_number_of_workers_gives_the_bits_of_one() {
+        const P: usize = 740;
+        let mut stream = Seed(1).stream("test", 0, 0);
+        let mut row = || {
+            let mut entry = |_| if stream.below(5) == 0 { stream.normal() } else { 0.0 };
+            let phi = Sparse::from_dense(&(0..P).map(&mut entry).collect::<Vec<_>>());
+            Row { phi, reward: 0.5 }
+        };
+        let mut part = |rows: usize| {
+            let rows: Vec<Row> = (0..rows).map(|_| row()).collect();
+            let evidence = wrap(Precondition::Full, &rows, P);
+            let (round, start, weights, alpha) = (RoundId(1), 0, Vec::new(), 0.0);
+            NetworkPart { round, start, evidence, weights, alpha, trained: false, sum: None }
+        };
+        let parts = [part(2), part(0), part(1), part(3), part(2)];
+        let mut own = Statistic::new(Precondition::Full, P, 0.5);
+        own.fold();
+        for count in [2, 5] {
+            let play = |workers: usize| {
+                let mut seats = vec![SeatWidth::new(own.clone()); count];
+                let told = take_in_all(seats.iter_mut().zip(&parts).collect(), &Backwards(workers));
+                (seats.into_iter().map(|seat| seat.own).collect::<Vec<_>>(), told)
+            };
+            let alone = play(1);
+            assert_eq!(alone.1.len(), if count == 2 { 2 } else { 8 });
+            assert!(
+                pieces_of(FROM_MEMORY * own.held() * count, &Backwards(2)) > 1,
+                "it is enough to be shared"
+            );
+            for workers in [2, 3, 5] {
+                assert!(play(workers) == alone, "{count} children, {workers} workers");
+            }
+        }
+    }
 }

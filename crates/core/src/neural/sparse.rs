@@ -8,25 +8,44 @@ pub(crate) struct Sparse {
     value: Vec<f64>,
 }
 
-impl Sparse {
-    pub(crate) fn clear(&mut self) {
-        self.index.clear();
-        self.value.clear();
+/// A vector that is being written anew.
+pub(crate) struct Filling<'a> {
+    vector: &'a mut Sparse,
+    filled: usize,
+}
+
+impl Filling<'_> {
+    /// Adds the entry `index`, which is larger than all before, unless it is zero. Which entries are zero is nothing that a
+    /// processor could guess, so every entry is written, and one that is zero is written over by the next.
+    #[inline(always)]
+    pub(crate) fn push_nonzero(&mut self, index: usize, value: f64) {
+        self.vector.index[self.filled] = index as u32;
+        self.vector.value[self.filled] = value;
+        self.filled += usize::from(value != 0.0);
     }
 
-    /// Adds the entry `index`, which is larger than all before, unless it is zero.
-    #[inline]
-    pub(crate) fn push_nonzero(&mut self, index: usize, value: f64) {
-        debug_assert!(self.index.last().is_none_or(|last| (*last as usize) < index), "indices rise");
-        if value != 0.0 {
-            self.index.push(index as u32);
-            self.value.push(value);
-        }
+    /// Ends the vector with the last entry that was added.
+    pub(crate) fn finish(self) {
+        let Self { vector, filled } = self;
+        vector.index.truncate(filled);
+        vector.value.truncate(filled);
+        debug_assert!(vector.index.windows(2).all(|pair| pair[0] < pair[1]), "indices rise");
+    }
+}
+
+impl Sparse {
+    /// Forgets all entries, to write up to `most` others, zeros among them.
+    pub(crate) fn refill(&mut self, most: usize) -> Filling<'_> {
+        self.index.resize(most, 0);
+        self.value.resize(most, 0.0);
+        Filling { vector: self, filled: 0 }
     }
 
     pub(crate) fn from_dense(dense: &[f64]) -> Self {
         let mut sparse = Self::default();
-        dense.iter().enumerate().for_each(|(index, value)| sparse.push_nonzero(index, *value));
+        let nonzero = || dense.iter().enumerate().filter(|(_, value)| **value != 0.0);
+        sparse.index.extend(nonzero().map(|(index, _)| index as u32));
+        sparse.value.extend(nonzero().map(|(_, value)| *value));
         sparse
     }
 
@@ -50,7 +69,8 @@ impl Sparse {
 
     /// Whether every entry is finite and its square can be added up.
     pub(crate) fn is_sound(&self) -> bool {
-        self.value.iter().all(|v| v.abs() <= 1e100)
+        // Without leaving early, so that several are compared at a time.
+        self.value.iter().fold(true, |sound, v| sound & (v.abs() <= 1e100))
     }
 
     /// The inner product with a vector.

@@ -7,11 +7,13 @@ use crate::settings::Described;
 use serde::{Deserialize, Serialize};
 
 use super::inverse::{Column, Inverse};
+use super::quotients::quotients;
 use super::rows::Row;
 use super::sparse::Sparse;
 use crate::error::DecodeError;
 use crate::evidence::packed;
 use crate::wire::v1;
+use crate::workers::{ThisThread, Workers};
 
 /// How much of the matrix V is kept and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Described)]
@@ -130,6 +132,14 @@ impl Statistic {
         }
     }
 
+    /// How many numbers it holds, of which taking in an observation looks at most.
+    pub(crate) fn held(&self) -> usize {
+        match &self.matrix {
+            Matrix::Full(inverse) => inverse.parts().0.len() + inverse.parts().1.len() * self.vector.len(),
+            Matrix::Diagonal(diagonal) => diagonal.len(),
+        }
+    }
+
     pub(crate) const fn kind(&self) -> Precondition {
         match self.matrix {
             Matrix::Full(_) => Precondition::Full,
@@ -139,8 +149,13 @@ impl Statistic {
 
     /// Brings it to the form in which it is told: one matrix.
     pub(crate) fn fold(&mut self) {
+        self.fold_on(&ThisThread);
+    }
+
+    /// The same, where workers share the work.
+    pub(crate) fn fold_on(&mut self, workers: &dyn Workers) {
         if let Matrix::Full(inverse) = &mut self.matrix {
-            inverse.fold();
+            inverse.fold_on(workers);
         }
     }
 
@@ -164,8 +179,8 @@ impl Statistic {
     pub(crate) fn learn_and_tell(&mut self, phi: &Sparse, y: f64, tell: impl FnOnce(&Column)) -> f64 {
         let gain = match &mut self.matrix {
             Matrix::Full(inverse) => {
-                let product = inverse.base_times(&[phi]).remove(0);
-                learn_whole(inverse, &mut self.vector, phi, y, product, tell)
+                let product = inverse.base_times(&[phi], &ThisThread).remove(0);
+                learn_whole(inverse, &mut self.vector, (phi, y), product, tell, &ThisThread)
             }
             Matrix::Diagonal(diagonal) => {
                 let mut growth = Growth::default();
@@ -184,14 +199,14 @@ impl Statistic {
 
     /// Adds observations in their order. A whole matrix is walked through once for as many of them as may wait to be subtracted
     /// from it, and says what was subtracted from its inverse.
-    pub(crate) fn learn_all(&mut self, rows: &[Row], mut tell: impl FnMut(&Column)) {
+    pub(crate) fn learn_all(&mut self, rows: &[Row], mut tell: impl FnMut(&Column), workers: &dyn Workers) {
         let mut rest = rows;
         while let (Matrix::Full(inverse), false) = (&mut self.matrix, rest.is_empty()) {
             let (now, later) = rest.split_at(inverse.room().min(rest.len()));
             let phis: Vec<&Sparse> = now.iter().map(|row| &row.phi).collect();
-            for (row, product) in now.iter().zip(inverse.base_times(&phis)) {
-                let (vector, y) = (&mut self.vector, row.reward);
-                self.information += learn_whole(inverse, vector, &row.phi, y, product, &mut tell);
+            for (row, product) in now.iter().zip(inverse.base_times(&phis, workers)) {
+                let (vector, observation) = (&mut self.vector, (&row.phi, row.reward));
+                self.information += learn_whole(inverse, vector, observation, product, &mut tell, workers);
             }
             rest = later;
         }
@@ -265,6 +280,14 @@ impl Statistic {
         }
     }
 
+    /// Returns [`mean`](Self::mean) and [`square`](Self::square).
+    pub(crate) fn mean_and_square(&self, phi: &Sparse) -> (f64, f64) {
+        match &self.matrix {
+            Matrix::Full(_) => (self.mean(phi), self.square(phi)),
+            Matrix::Diagonal(diagonal) => quotients(phi, &self.vector, diagonal),
+        }
+    }
+
     /// Returns φᵀV⁻¹φ, the squared uncertainty of that prediction.
     pub(crate) fn square(&self, phi: &Sparse) -> f64 {
         match &self.matrix {
@@ -282,10 +305,10 @@ impl Statistic {
 fn learn_whole(
     inverse: &mut Inverse,
     theta: &mut [f64],
-    phi: &Sparse,
-    y: f64,
+    (phi, y): (&Sparse, f64),
     product: Vec<f64>,
     tell: impl FnOnce(&Column),
+    workers: &dyn Workers,
 ) -> f64 {
     let vector = inverse.less_columns(phi, product);
     // Rounding may make a square of almost nothing negative.
@@ -294,7 +317,7 @@ fn learn_whole(
     theta.iter_mut().zip(&vector).for_each(|(theta, v)| *theta += error * v);
     let column = Column { scale: 1.0 / (1.0 + square), vector };
     tell(&column);
-    inverse.subtract(column);
+    inverse.subtract(column, workers);
     libm::log1p(square)
 }
 
@@ -362,7 +385,7 @@ mod tests {
                 for row in &rows {
                     single.learn_and_tell(&row.phi, row.reward, |column| told.push(column.clone()));
                 }
-                together.learn_all(&rows, |column| told_together.push(column.clone()));
+                together.learn_all(&rows, |column| told_together.push(column.clone()), &ThisThread);
                 assert_eq!(told, told_together);
                 assert_eq!(single, together);
                 assert_eq!(single.information.to_bits(), together.information.to_bits());

@@ -11,7 +11,7 @@ use super::fn_ucb::FnUcb;
 use super::learner::{Learner, check_example};
 use super::message::{NetworkEvidence, NetworkModel, NetworkPart, NetworkState};
 use super::network::{Network, Scratch};
-use super::scoring::Scoring;
+use super::scoring::{GradientMemory, Scoring};
 use super::sparse::Sparse;
 use super::statistic::Statistic;
 use crate::agent::{Agent, AgentView, Choice};
@@ -219,7 +219,7 @@ impl UpdateAgent {
 impl Agent for UpdateAgent {
     fn choose(&mut self, _user: UserId, arms: &Arms) -> Result<Choice, InputError> {
         check_arms(self.start.layout.dimension, arms)?;
-        let choice = self.scoring().choose(arms)?;
+        let choice = self.scoring().choose(arms, &mut GradientMemory::default())?;
         self.choices += 1;
         Ok(choice)
     }

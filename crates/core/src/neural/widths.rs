@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::downdate::subtracted;
 use super::inverse::Column;
 use super::statistic::Statistic;
+use crate::workers::Workers;
 
 /// The inverses of some matrices, or with `mean` their mean.
 pub(crate) fn widths<'a>(
@@ -19,10 +20,15 @@ pub(crate) fn widths<'a>(
 }
 
 /// The mean of `agents` inverses from which these vectors were subtracted since it was `before`.
-pub(crate) fn lowered(before: &[f64], news: &[Column], agents: usize) -> Arc<Vec<f64>> {
+pub(crate) fn lowered(
+    before: &[f64],
+    news: &[Column],
+    agents: usize,
+    workers: &dyn Workers,
+) -> Arc<Vec<f64>> {
     let share = 1.0 / agents.max(1) as f64;
     let news: Vec<Column> = news.iter().map(|column| column.scaled(share)).collect();
-    Arc::new(subtracted(before, &news))
+    Arc::new(subtracted(before, &news, workers))
 }
 
 /// Whether it takes less to lower the mean of `agents` matrices by so many vectors than to add the matrices up.
@@ -36,6 +42,7 @@ mod tests {
     use crate::neural::sparse::Sparse;
     use crate::neural::statistic::Precondition;
     use crate::random::Seed;
+    use crate::workers::ThisThread;
 
     #[test]
     fn a_mean_that_is_lowered_is_the_mean() {
@@ -48,7 +55,7 @@ mod tests {
                 let phi: Vec<f64> = (0..9).map(|_| stream.normal()).collect();
                 statistic.learn_and_tell(&Sparse::from_dense(&phi), 1.0, |column| news.push(column.clone()));
             }
-            mean = lowered(&mean, &news, own.len());
+            mean = lowered(&mean, &news, own.len(), &ThisThread);
         }
         let anew = widths(own.iter_mut(), true).remove(0);
         assert!(mean.iter().zip(anew.iter()).all(|(a, b)| (a - b).abs() <= 1e-12), "{mean:?} and {anew:?}");

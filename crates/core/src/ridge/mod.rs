@@ -7,6 +7,7 @@ use crate::arms::Columns;
 use crate::error::ProtocolError;
 use crate::evidence::Evidence;
 use crate::factor::{Factor, Scores, Workspace};
+use crate::workers::{ThisThread, Workers};
 
 /// After this many rank-one updates the factor is made anew from the evidence.
 const UPDATES_BETWEEN_REFRESHES: u32 = 256;
@@ -55,7 +56,16 @@ impl Ridge {
     /// Everything anew from the sum of `parts`, or an error that changes nothing.
     pub fn refresh<'e>(
         &mut self,
+        parts: impl Iterator<Item = &'e Evidence> + Clone,
+    ) -> Result<(), ProtocolError> {
+        self.refresh_on(parts, &ThisThread)
+    }
+
+    /// Like [`refresh`](Self::refresh), with the same bits; where there are hundreds of features, `workers` share the work.
+    pub fn refresh_on<'e>(
+        &mut self,
         mut parts: impl Iterator<Item = &'e Evidence> + Clone,
+        workers: &dyn Workers,
     ) -> Result<(), ProtocolError> {
         let expected = self.dimension();
         if let Some(other) = parts.clone().find(|part| part.dimension() != expected) {
@@ -63,7 +73,7 @@ impl Ridge {
         }
         let made = WORKSPACE.with_borrow_mut(|workspace| {
             let spare = workspace.spare(self.dimension());
-            let made = spare.refresh(self.regularization, parts.clone());
+            let made = spare.refresh(self.regularization, parts.clone(), workers);
             if made {
                 std::mem::swap(&mut self.factor, spare);
             }
@@ -79,20 +89,24 @@ impl Ridge {
     }
 
     /// Whether a model of this dimension and regularisation fits `evidence`. Nothing changes.
-    pub(crate) fn check_fit(&self, evidence: &Evidence) -> Result<(), ProtocolError> {
+    pub(crate) fn check_fit(&self, evidence: &Evidence, workers: &dyn Workers) -> Result<(), ProtocolError> {
         let (expected, got) = (self.dimension(), evidence.dimension());
         if expected != got {
             return Err(ProtocolError::Dimension { expected, got });
         }
         let fits = WORKSPACE.with_borrow_mut(|workspace| {
-            workspace.spare(expected).refresh(self.regularization, std::iter::once(evidence))
+            workspace.spare(expected).refresh(self.regularization, std::iter::once(evidence), workers)
         });
         if fits { Ok(()) } else { Err(NO_FIT) }
     }
 
     /// Everything anew from `evidence`, which remembers that this model was made of it; or an error that changes nothing.
-    pub(crate) fn refresh_noting(&mut self, evidence: &mut Evidence) -> Result<(), ProtocolError> {
-        self.refresh(std::iter::once(&*evidence))?;
+    pub(crate) fn refresh_noting(
+        &mut self,
+        evidence: &mut Evidence,
+        workers: &dyn Workers,
+    ) -> Result<(), ProtocolError> {
+        self.refresh_on(std::iter::once(&*evidence), workers)?;
         evidence.note_model(self.regularization, self.information);
         Ok(())
     }

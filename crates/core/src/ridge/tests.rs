@@ -195,7 +195,7 @@ fn another_dimensions_model_is_not_restored() {
 fn evidence_that_remembers_its_model_is_checked_like_evidence_that_does_not() {
     let plain = learned(7, 20, 3).evidence;
     let (mut known, mut model) = (plain.clone(), Ridge::new(7, LAMBDA));
-    model.refresh_noting(&mut known).unwrap();
+    model.refresh_noting(&mut known, &ThisThread).unwrap();
     let (plain, known) = (Arc::new(plain), Arc::new(known));
     for regularization in [LAMBDA, 1.0] {
         let (one, other) =
@@ -208,7 +208,8 @@ fn evidence_that_remembers_its_model_is_checked_like_evidence_that_does_not() {
     }
     let mut impossible = Evidence::from_parts_unchecked(vec![-1.0], vec![0.0], 1);
     let mut model = Ridge::new(1, LAMBDA);
-    assert!(model.refresh_noting(&mut impossible).is_err() && model.check_fit(&impossible).is_err());
+    let refused = model.refresh_noting(&mut impossible, &ThisThread).is_err();
+    assert!(refused && model.check_fit(&impossible, &ThisThread).is_err());
     assert_eq!(impossible.known_information(LAMBDA), None);
     assert!(Ridge::check(&Arc::new(impossible), LAMBDA).is_err());
 }

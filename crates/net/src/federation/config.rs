@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use posse_core::session::{Hub, LogEntry, LogEvent};
 use posse_core::settings::Described;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::levels::upwards;
 use super::parent::RelayIdentity;
+use super::threads::Threads;
 use super::{FederationError, ParentConfig, deadline};
 use crate::lengths::Lengths;
 use crate::log::{LogError, Replay};
@@ -283,7 +285,9 @@ impl FederationConfig {
     pub fn hub(&self) -> Result<Hub, ConfigError> {
         let algorithm = deadline::with_default(&self.algorithm, self.deadline);
         let Some(parent) = &self.parent else {
-            return Ok(Hub::new(self.spread(&algorithm)?.coordinator(self.shape())?, self.resend_after));
+            let mut coordinator = self.spread(&algorithm)?.coordinator(self.shape())?;
+            coordinator.use_workers(Arc::new(Threads::of_this_machine()));
+            return Ok(Hub::new(coordinator, self.resend_after));
         };
         let identity = &parent.identity;
         Ok(Hub::relay(self.relay(&algorithm, parent)?, identity.id(), identity.life(), self.resend_after))

@@ -15,6 +15,7 @@ mod possible;
 mod presence;
 mod refusal;
 mod stopwatch;
+mod threads;
 mod validate;
 
 use std::path::{Path, PathBuf};

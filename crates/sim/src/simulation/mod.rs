@@ -1,5 +1,6 @@
 //! The simulator: a world, an algorithm and a network, run to the end in virtual time. Other threads may prepare what the
-//! world offers, let agents look ahead, and let agents work whose work concerns no other agent yet.
+//! world offers, let agents look ahead, let agents work whose work concerns no other agent yet, and share what a coordinator
+//! hands out.
 
 mod ahead;
 mod errands;
@@ -8,9 +9,11 @@ mod linked;
 mod population;
 mod queue;
 
+use std::sync::Arc;
+
 use posse_core::{
     Algorithm, ConfigError, Federation, InputError, JoinPolicy, Levels, Placement, ProtocolError, Relay,
-    Seed, Shape, Sharing,
+    Seed, Shape, Sharing, ThisThread, Workers,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -19,6 +22,7 @@ use crate::adversary::AdversaryConfig;
 use crate::network::{FaultConfig, NetworkConfig};
 use crate::observer::Observer;
 use crate::tally::Tally;
+use crate::threads::Threads;
 use crate::topology::TopologyConfig;
 use crate::world::{ArrivalConfig, Arrivals, Offer, World, WorldConfig};
 use ahead::Ahead;
@@ -129,12 +133,12 @@ impl RunConfig {
     }
 
     /// Like [`run`](Self::run), with the same bits, on up to `threads` threads. The others prepare what the world offers, let
-    /// agents of linear algorithms look for their arms ahead of their turns, and let agents with networks choose, learn and train
-    /// while the coordinator has nothing to say to any other agent. A world from outside of posse is asked on this thread alone;
+    /// agents of linear algorithms look for their arms ahead of their turns, let agents with networks choose, learn and train
+    /// while the coordinator has nothing to say to any other agent, and share the coordinator's work on large matrices. A world from outside of posse is asked on this thread alone;
     /// an observer that [looks at machines](Observer::looks_at_machines) keeps agents on it, too.
     ///
     /// Helps in large runs: agents that act again within 64 interactions cannot look ahead, nor can one learner for all. What
-    /// agents learn, and what the coordinator does with their messages, stays on this thread.
+    /// linear agents learn, and what the coordinator does with small messages, stays on this thread.
     pub fn run_on(&self, threads: usize, observer: &mut dyn Observer) -> Result<Tally, RunError> {
         self.run_ahead(threads, false, observer)
     }
@@ -156,6 +160,7 @@ impl RunConfig {
         if threads < 2 {
             return self.play(cast, observer, None);
         }
+        cast.workers = Arc::new(Threads(threads));
         let is_outside = matches!(self.world, WorldConfig::Outside(_));
         let world = |_| Ok((self.world.build(self.agents, self.seed)?, self.arrivals()?));
         let worlds = (1..threads).filter(|_| !is_outside);
@@ -246,7 +251,7 @@ impl RunConfig {
         let federation = self.federation();
         let relaying = self.algorithm.with_recipe(|recipe| recipe.relaying(&federation));
         let levels = Levels::new(&self.algorithm, &federation, &self.topology.thresholds(&relaying))?;
-        Ok(Cast { world, arrivals, ahead: None, shape: first, levels })
+        Ok(Cast { world, arrivals, ahead: None, workers: Arc::new(ThisThread), shape: first, levels })
     }
 
     fn arrivals(&self) -> Result<Box<dyn Arrivals>, ConfigError> {
@@ -281,6 +286,8 @@ struct Cast {
     arrivals: Box<dyn Arrivals>,
     /// Where offers come from, if other threads prepare them.
     ahead: Option<Ahead>,
+    /// Who shares the coordinator's work.
+    workers: Arc<dyn Workers>,
     /// The arms' shape as the coordinator sees it.
     shape: Shape,
     /// The algorithm, spread over the levels of the topology.

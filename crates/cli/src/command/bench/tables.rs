@@ -62,7 +62,10 @@ fn kernels(out: &mut String, measured: &Measurements) {
     if measured.kernels.is_empty() {
         return;
     }
-    line(out, "\nKernels, one core (bound: what arithmetic or memory allows, with --roofline)");
+    line(
+        out,
+        "\nKernels, one core if nothing else is said (bound: what arithmetic or memory allows one core, with --roofline)",
+    );
     line(out, "                                              features         time   of the bound");
     for row in &measured.kernels {
         let fraction =

@@ -254,32 +254,27 @@ impl Network {
                 };
             }
         }
-        gradient.clear();
+        let mut gradient = gradient.refill(scratch.most(self.layout));
         let mut offset = 0;
         for index in 0..layers {
-            let slopes = &scratch.slopes[index * chunks..][..chunks].as_flattened()[..width];
             // Which units are dead is the same for all inputs, and nothing that a processor could guess.
-            scratch.live.clear();
-            let live = slopes.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
-            scratch.live.extend(live.map(|(unit, slope)| (unit as u32, *slope)));
-            let mut row = |input: usize, value: f32| {
-                let offset = offset + input * width;
+            let slopes = &scratch.slopes[index * chunks..][..chunks].as_flattened()[..width];
+            list_nonzero(slopes, &mut scratch.live);
+            let mut row = |offset: usize, value: f32| {
                 for (unit, slope) in &scratch.live {
                     gradient.push_nonzero(offset + *unit as usize, f64::from(value * slope));
                 }
             };
             if index == 0 {
-                scratch.inputs.iter().for_each(|&(input, value)| row(input as usize, value));
+                scratch.inputs.iter().for_each(|&(input, value)| row(offset + input as usize * width, value));
             } else {
                 let values = &scratch.active[(index - 1) * chunks..].as_flattened()[..width];
                 let live = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
-                live.for_each(|(input, value)| row(input, *value));
+                live.for_each(|(input, value)| row(offset + input * width, *value));
             }
             offset += self.layout.inputs_of(index) * width;
             if biases {
-                for (unit, slope) in slopes.iter().enumerate() {
-                    gradient.push_nonzero(offset + unit, f64::from(*slope));
-                }
+                row(offset, 1.0);
                 offset += width;
             }
         }
@@ -290,6 +285,7 @@ impl Network {
         if biases {
             gradient.push_nonzero(offset + width, 1.0);
         }
+        gradient.finish();
     }
 
     /// Whether no parameter has left the range in which gradients make sense.
@@ -316,6 +312,17 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// How many entries a gradient has at most, once slopes are known. A dead unit has none.
+    fn most(&self, layout: Layout) -> usize {
+        let chunks = layout.chunks();
+        let live = |layer: usize| {
+            let slopes = &self.slopes[layer * chunks..][..chunks];
+            slopes.as_flattened().iter().map(|slope| usize::from(*slope != 0.0)).sum::<usize>()
+        };
+        let inputs = |layer: usize| if layer == 0 { self.inputs.len() } else { layout.width };
+        (0..layout.layers).map(|layer| (inputs(layer) + 1) * live(layer)).sum::<usize>() + layout.width + 1
+    }
+
     fn enter(&mut self, layout: &Layout, x: &[f64]) {
         self.inputs.clear();
         let scale = match layout.kind {
@@ -355,6 +362,18 @@ pub(crate) fn product(a: &[Lane], b: &[Lane]) -> f32 {
 pub(crate) fn total(lane: &Lane) -> f32 {
     let [a, b, c, d, e, f, g, h] = *lane;
     ((a + e) + (b + f)) + ((c + g) + (d + h))
+}
+
+/// Makes `list` the numbers that are not zero, with their places.
+#[inline(always)]
+fn list_nonzero(numbers: &[f32], list: &mut Vec<(u32, f32)>) {
+    list.resize(numbers.len(), (0, 0.0));
+    let mut count = 0;
+    for (place, number) in numbers.iter().enumerate() {
+        list[count] = (place as u32, *number);
+        count += usize::from(*number != 0.0);
+    }
+    list.truncate(count);
 }
 
 fn at(lanes: &mut [Lane], unit: usize) -> &mut f32 {

@@ -12,13 +12,14 @@ use super::inverse::Column;
 use super::message::{NetworkModel, NetworkPart, NetworkState, Weights};
 use super::network::Layout;
 use super::open_round::{OpenNetworkRound, check_network, check_part};
-use super::seat_width::{SeatWidth, add_all, mean_of_all};
+use super::seat_width::{SeatWidth, add_all, mean_of_all, take_in_all};
 use super::widths::{is_worth_lowering, lowered, widths};
 use crate::coordinator::{AgentStanding, Coordinator, CoordinatorView, Entrance};
 use crate::error::{DecodeError, ProtocolError};
 use crate::exchange::JoinPolicy;
 use crate::ids::{AgentId, RoundId, Tick, Version};
 use crate::message::{Downlink, Outgoing, Uplink};
+use crate::workers::{ThisThread, Workers};
 
 const NAME: &str = "fn-ucb";
 
@@ -39,6 +40,7 @@ pub(crate) struct NetworkRounds {
     averaged: bool,
     round: RoundId,
     open: Option<OpenNetworkRound>,
+    workers: Arc<dyn Workers>,
 }
 
 /// What the coordinator knows of an agent, or of a relay.
@@ -63,6 +65,7 @@ impl NetworkRounds {
             averaged: false,
             round: RoundId(0),
             open: None,
+            workers: Arc::new(ThisThread),
         }
     }
 
@@ -164,19 +167,18 @@ impl NetworkRounds {
         let mut statistic = self.shared.statistic.clone();
         let before = statistic.information;
         let news = open.parts.values().map(|part| &part.evidence).filter(|evidence| evidence.count() > 0);
-        add_all(&mut statistic, news);
-        statistic.fold();
+        add_all(&mut statistic, news, &*self.workers);
+        statistic.fold_on(&*self.workers);
         if !statistic.is_sound() {
             // Nothing usable came out: the last state stays, and nothing is lost.
             self.open = Some(open);
             return self.abort();
         }
-        let mut subtracted = Vec::new();
-        for (agent, part) in &open.parts {
-            if let Some(seat) = self.seats.get_mut(agent) {
-                seat.width.take_in(part, |column| subtracted.push(column.clone()));
-            }
+        let mut news = Vec::with_capacity(open.parts.len());
+        for (agent, seat) in &mut self.seats {
+            news.extend(open.parts.get(agent).map(|part| (&mut seat.width, part)));
         }
+        let subtracted = take_in_all(news, &*self.workers);
         self.information += statistic.information - before;
         statistic.information = 0.0;
         let mut count = self.shared.count;
@@ -209,7 +211,7 @@ impl NetworkRounds {
         let lowers =
             std::mem::replace(&mut self.averaged, mean) && is_worth_lowering(subtracted.len(), agents);
         match self.shared.widths.as_slice() {
-            [before] if lowers => vec![lowered(before, subtracted, agents)],
+            [before] if lowers => vec![lowered(before, subtracted, agents, &*self.workers)],
             _ => widths(self.seats.values_mut().map(|seat| &mut seat.width.own), mean),
         }
     }
@@ -318,6 +320,10 @@ impl Coordinator for NetworkRounds {
     fn agent(&self, agent: AgentId) -> Option<AgentStanding> {
         let uploads = self.seats.get(&agent)?.contained;
         Some(AgentStanding { uploads, version: self.version, information: self.information })
+    }
+
+    fn use_workers(&mut self, workers: Arc<dyn Workers>) {
+        self.workers = workers;
     }
 
     fn save(&self) -> Vec<u8> {

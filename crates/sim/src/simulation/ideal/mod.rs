@@ -6,6 +6,7 @@ mod rehearsals;
 mod under_way;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use posse_core::{
     Agent, AgentId, Coordinator, Entrance, Incarnation, Passed, Placement, Relay, Tick, TimeSpan, Uplink,
@@ -75,9 +76,11 @@ pub(super) fn run(
     let communicates = config.algorithm.placement() == Placement::PerAgent;
     // One learner for all acts at every turn, so it can never look ahead.
     let may_rehearse = cast.ahead.is_some() && communicates && !observer.looks_at_machines();
+    let mut coordinator = cast.levels.coordinator(cast.shape)?;
+    coordinator.use_workers(Arc::clone(&cast.workers));
     let mut ideal = Ideal {
         population: config.population(&cast),
-        coordinator: cast.levels.coordinator(cast.shape)?,
+        coordinator,
         relays: config.relays(&cast)?,
         agents: std::iter::repeat_with(|| None).take(count).collect(),
         joined: vec![false; count],
