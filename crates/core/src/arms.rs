@@ -1,8 +1,7 @@
 //! The arms of one offer: a small matrix, one row of features an arm, in contiguous memory.
 
-use pulp::Arch;
-
 use crate::error::InputError;
+use crate::lanes::four_wide;
 
 /// The arms an agent chooses among. Every feature in here is finite: adding an arm is the check.
 ///
@@ -46,7 +45,7 @@ impl Arms {
             self.features.resize(rows.len(), 0.0);
         }
         let copy = &mut self.features[..];
-        let is_finite = Arch::new().dispatch(|| copy_finite(copy, rows));
+        let is_finite = four_wide().dispatch(|| copy_finite(copy, rows));
         self.keep_if(is_finite)
     }
 
@@ -55,7 +54,7 @@ impl Arms {
         self.check_length(&rows)?;
         self.features = rows;
         let taken = &self.features[..];
-        let is_finite = Arch::new().dispatch(|| all_finite(taken));
+        let is_finite = four_wide().dispatch(|| all_finite(taken));
         self.keep_if(is_finite)
     }
 

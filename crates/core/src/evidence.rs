@@ -3,10 +3,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use pulp::Arch;
-
 use crate::arms::check_features;
 use crate::error::{InputError, ProtocolError};
+use crate::lanes::four_wide;
 use crate::outer::AddOuter;
 
 /// Scalars of a packed symmetric matrix of dimension `d`: its lower triangle.
@@ -138,7 +137,7 @@ impl Evidence {
     pub(crate) fn add_observation(&mut self, x: &[f64], y: f64) {
         let dimension = self.dimension();
         self.modelled = None;
-        Arch::new().dispatch(AddOuter {
+        four_wide().dispatch(AddOuter {
             gram: &mut self.gram,
             observations: x,
             stride: dimension.max(1),
@@ -155,7 +154,7 @@ impl Evidence {
         let dimension = self.dimension();
         self.modelled = None;
         let stride = dimension + 1;
-        Arch::new().dispatch(AddOuter { gram: &mut self.gram, observations, stride, dimension });
+        four_wide().dispatch(AddOuter { gram: &mut self.gram, observations, stride, dimension });
         for row in observations.chunks_exact(stride) {
             let (x, y) = row.split_at(dimension);
             for (b, xi) in self.moment.iter_mut().zip(x) {

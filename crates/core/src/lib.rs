@@ -101,6 +101,7 @@ mod federation;
 mod glm;
 mod ids;
 mod kernel;
+mod lanes;
 mod linear;
 mod message;
 mod neural;

@@ -4,9 +4,10 @@
 //! a new one changes no other. The generator is Philox 4×64 with ten rounds (Salmon et al., 2011): the
 //! identity is the key and the counter itself, so opening a stream costs nothing.
 
+use crate::lanes::four_wide;
 use std::sync::LazyLock;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 /// The master seed of a run.
@@ -71,7 +72,7 @@ impl Stream {
     /// Fills `out` with draws from the standard normal distribution: the same numbers that as many calls of
     /// [`normal`](Self::normal) give, in less time.
     pub fn fill_normal(&mut self, out: &mut [f64]) {
-        Arch::new().dispatch(FillNormal { stream: self, out });
+        four_wide().dispatch(FillNormal { stream: self, out });
     }
 
     #[inline(always)]

@@ -4,9 +4,10 @@
 //! entries are visited does not matter for the bits, so large matrices are decomposed in panels: what a whole panel subtracts
 //! from an entry is subtracted while the entry is in a register, instead of passing over the matrix for every four rows.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::{CHUNK, Factor};
+use crate::lanes::four_wide;
 use crate::workers::{Piece, Workers, evenly, pieces_of};
 
 /// Rows of a panel. Matrices of no more rows have one.
@@ -30,13 +31,13 @@ struct Strip {
 pub(super) fn factorise(factor: &mut Factor, panel: usize, workers: &dyn Workers) -> bool {
     let d = factor.dimension;
     if pieces_of(multiplications(panel, d.saturating_sub(panel)), workers) < 2 {
-        return Arch::new().dispatch(Factorise { factor, panel });
+        return four_wide().dispatch(Factorise { factor, panel });
     }
     let mut length = (d + 1).next_multiple_of(CHUNK);
     let mut rows = &mut factor.rows[..];
     for inverse_diagonal in factor.inverse_diagonal[..d].chunks_mut(panel) {
         let (finished, below) = rows.split_at_mut(entries(length, inverse_diagonal.len()));
-        if !Arch::new().dispatch(FinishPanel { rows: finished, length, inverse_diagonal }) {
+        if !four_wide().dispatch(FinishPanel { rows: finished, length, inverse_diagonal }) {
             return false;
         }
         if below.is_empty() {
@@ -76,7 +77,7 @@ fn subtract_in_pieces(
         let (rows, rest) = below.split_at_mut(size);
         below = rest;
         pieces.push(Box::new(move || {
-            Arch::new().dispatch(SubtractPanel { panel, length, start, rows, strip: &mut Strip::default() });
+            four_wide().dispatch(SubtractPanel { panel, length, start, rows, strip: &mut Strip::default() });
         }));
     }
     workers.run(pieces);

@@ -13,11 +13,10 @@ mod append;
 mod cholesky;
 mod score;
 
-use pulp::Arch;
-
 use crate::aligned::Aligned;
 use crate::arms::Columns;
 use crate::evidence::{Evidence, packed};
+use crate::lanes::{four_wide, widest};
 use crate::ridge::Heard;
 use crate::workers::Workers;
 use append::AppendRow;
@@ -26,6 +25,8 @@ use score::{Score, TILE};
 
 /// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
 const CHUNK: usize = 4;
+/// Features from which arms are scored with vectors of more than four numbers: below, filling them costs more than they save.
+const WIDE_FROM: usize = 16;
 /// The widest vector of any dispatched instruction set, in `f64`.
 const WIDEST: usize = 8;
 
@@ -132,7 +133,7 @@ impl Factor {
     #[inline]
     pub(crate) fn update(&mut self, x: &[f64], y: f64, workspace: &mut Workspace) -> f64 {
         workspace.reserve(self.dimension, 0);
-        Arch::new().dispatch(AppendRow { factor: self, appended: &mut workspace.tile, x, y })
+        four_wide().dispatch(AppendRow { factor: self, appended: &mut workspace.tile, x, y })
     }
 
     /// Solves for all arms in one pass over the factor. Means are taken with q plus `noise(j)`: with noise
@@ -149,7 +150,8 @@ impl Factor {
         for (j, q) in workspace.q[..self.dimension].iter_mut().enumerate() {
             *q = self.entry(j, self.dimension) + noise(j);
         }
-        Arch::new().dispatch(Score { factor: self, arms, workspace });
+        let instructions = if self.dimension < WIDE_FROM { four_wide() } else { widest() };
+        instructions.dispatch(Score { factor: self, arms, workspace });
         Scores { means: &workspace.means[..count], widths: &workspace.widths[..count] }
     }
 

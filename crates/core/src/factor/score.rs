@@ -4,6 +4,7 @@ use pulp::{Simd, WithSimd};
 
 use super::{CHUNK, Factor, Workspace};
 use crate::arms::Columns;
+use crate::lanes::four_wide;
 
 /// Vectors of arms that are solved together; eight sums leave registers for what they are made of.
 pub(super) const TILE: usize = 8;
@@ -47,6 +48,25 @@ impl WithSimd for Score<'_, '_> {
     }
 }
 
+/// [`transpose`] with vectors of four, which are turned in registers, into tiles of wider ones.
+struct Transpose<'a, 't> {
+    arms: Columns<'a>,
+    first: usize,
+    count: usize,
+    tile: &'t mut [f64],
+    width: usize,
+}
+
+impl WithSimd for Transpose<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Transpose { arms, first, count, tile, width } = self;
+        transpose(simd, arms, first, count, tile, width);
+    }
+}
+
 /// Copies `count` arms from `first` on into the tile, feature by feature. Lanes beyond repeat the last arm: they are
 /// solved along and never read.
 #[inline(always)]
@@ -63,6 +83,9 @@ fn transpose<S: Simd>(
         return;
     }
     let row = |arm: usize| arms.row(first + arm.min(count - 1));
+    if S::F64_LANES > 4 {
+        return four_wide().dispatch(Transpose { arms, first, count, tile, width });
+    }
     if S::F64_LANES != 4 {
         for arm in 0..width {
             for (lanes, x) in tile.chunks_exact_mut(width).zip(row(arm)) {

@@ -7,6 +7,7 @@ use pulp::{Simd, WithSimd};
 use super::cholesky::Factorise;
 use super::*;
 use crate::arms::Arms;
+use crate::lanes::{four_wide, widest};
 use crate::random::Seed;
 use crate::workers::tests::Backwards;
 use crate::workers::{Piece, ThisThread};
@@ -316,7 +317,7 @@ struct Lanes<S>(S);
 
 impl Route for Dispatched {
     fn take<O: WithSimd>(self, operation: O) -> O::Output {
-        Arch::new().dispatch(operation)
+        four_wide().dispatch(operation)
     }
 }
 
@@ -360,6 +361,41 @@ fn run(d: usize, data: &[(Vec<f64>, f64)], arms: &Arms, route: impl Route) -> Ve
         seen.extend(&workspace.widths[..arms.len()]);
     }
     bits(&seen)
+}
+
+/// Means and widths of all arms by one route, as bits.
+fn scored(factor: &Factor, arms: &Arms, route: impl Route) -> Vec<u64> {
+    let mut workspace = Workspace::new();
+    let d = factor.dimension;
+    workspace.reserve(d, arms.len());
+    (0..d).for_each(|j| workspace.q[j] = factor.entry(j, d));
+    route.take(Score { factor, arms: arms.all(), workspace: &mut workspace });
+    bits(&[&workspace.means[..arms.len()], &workspace.widths[..arms.len()]].concat())
+}
+
+/// Only scoring works on vectors of eight numbers.
+#[test]
+fn arms_are_scored_with_the_same_bits_eight_at_a_time() {
+    #[derive(Clone, Copy)]
+    struct Widest;
+
+    impl Route for Widest {
+        fn take<O: WithSimd>(self, operation: O) -> O::Output {
+            widest().dispatch(operation)
+        }
+    }
+
+    for (d, k) in [(1, 1), (3, 8), (4, 9), (16, 25), (25, 25), (26, 63), (25, 64), (30, 65), (17, 200)] {
+        let mut factor = Factor::new(d, LAMBDA);
+        let mut workspace = Workspace::new();
+        for (x, y) in observations(d, 40, 5) {
+            factor.update(&x, y, &mut workspace);
+        }
+        let arms = arms(d, k, 6);
+        let plain = scored(&factor, &arms, Lanes(pulp::Scalar));
+        assert_eq!(scored(&factor, &arms, Lanes(pulp::Scalar512b)), plain, "{d} features, {k} arms");
+        assert_eq!(scored(&factor, &arms, Widest), plain, "{d} features, {k} arms");
+    }
 }
 
 /// A matrix to be decomposed, diagonally dominant so that it has a factor.

@@ -1,10 +1,11 @@
 //! An agent's own interactions, stored for sums over all of them: the one family that must keep raw data.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::link::LinkFunction;
 use crate::evidence::packed;
 use crate::exponential::{LANES, Lanes};
+use crate::lanes::four_wide;
 
 /// Interactions in blocks of [`LANES`]: within a block, a feature of all its interactions lies together,
 /// and the rewards come last. Sums run over whole blocks in vector registers, and lanes are added up at
@@ -64,7 +65,7 @@ impl History {
     /// Σ x(μ(xᵀθ) − y) over the first `count` interactions.
     pub(crate) fn gradient(&self, link: LinkFunction, theta: &[f64], count: usize) -> Vec<f64> {
         let mut sums = vec![[0.0; LANES]; self.dimension];
-        Arch::new().dispatch(AddGradient { history: self, link, theta, count, sums: &mut sums });
+        four_wide().dispatch(AddGradient { history: self, link, theta, count, sums: &mut sums });
         sums.iter().map(total).collect()
     }
 
@@ -77,7 +78,7 @@ impl History {
     ) -> (Vec<f64>, Vec<f64>) {
         let gradient = self.gradient(link, theta, count);
         let mut sums = vec![[0.0; LANES]; packed(self.dimension)];
-        Arch::new().dispatch(AddCurvature { history: self, link, theta, count, sums: &mut sums });
+        four_wide().dispatch(AddCurvature { history: self, link, theta, count, sums: &mut sums });
         (gradient, sums.iter().map(total).collect())
     }
 

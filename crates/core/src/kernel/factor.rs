@@ -11,9 +11,10 @@
 //! right, and no multiplication is fused with an addition: neither the vector width nor the number of columns
 //! solved together changes a result.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use crate::exponential::{LANES, Lanes};
+use crate::lanes::four_wide;
 
 /// How many columns share a pass over the factor: their sums still fit into registers.
 const TOGETHER: usize = 4;
@@ -68,7 +69,7 @@ impl GrowingFactor {
     /// are not there become zero.
     pub(super) fn solve(&self, columns: &mut [Lanes]) {
         if self.len > 0 {
-            Arch::new().dispatch(Solve { factor: self, columns });
+            four_wide().dispatch(Solve { factor: self, columns });
         }
     }
 

@@ -4,13 +4,14 @@
 //! arm has mean kᵀ(K + λI)⁻¹y and variance k(x, x) − kᵀ(K + λI)⁻¹k. In terms of K + λI = LLᵀ, z = L⁻¹k and
 //! q = L⁻¹y they are zᵀq and k(x, x) − ‖z‖².
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::factor::GrowingFactor;
 use super::function::Kernel;
 use crate::arms::Arms;
 use crate::error::InputError;
 use crate::exponential::{LANES, Lanes};
+use crate::lanes::four_wide;
 
 /// A diagonal entry that rounding made smaller than this share of the kernel's own is raised to it. Only kernels
 /// whose values differ by this much between arms notice.
@@ -143,7 +144,7 @@ impl KernelRegression {
 
     /// k(x, ·) of all observed arms; zero in lanes without one.
     fn compare(&self, x: &[f64], column: &mut [Lanes]) {
-        Arch::new().dispatch(Compare { regression: self, x, column });
+        four_wide().dispatch(Compare { regression: self, x, column });
         let vacant = column.len() * LANES - self.len();
         if let Some(last) = column.last_mut() {
             last[LANES - vacant..].fill(0.0);

@@ -4,10 +4,11 @@
 //! are subtracted from it before it is written. Each entry is rounded after every vector, in their order, so that it matters
 //! neither how many go together nor how wide registers are, and workers may each take some rows of a large matrix.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::inverse::Column;
 use crate::evidence::packed;
+use crate::lanes::four_wide;
 use crate::workers::{Piece, Workers, evenly, pieces_of};
 
 /// Vectors that are subtracted from a row together.
@@ -19,7 +20,7 @@ const FROM_MEMORY: usize = 16;
 /// Returns the packed matrix P − Σ s·vvᵀ.
 pub(crate) fn subtracted(matrix: &[f64], columns: &[Column], workers: &dyn Workers) -> Vec<f64> {
     if pieces(matrix, columns, workers) < 2 {
-        return Arch::new().dispatch(Subtracted { matrix, columns });
+        return four_wide().dispatch(Subtracted { matrix, columns });
     }
     let mut into = vec![0.0; matrix.len()];
     in_pieces(&mut into, columns, workers, |first, rows: &mut [f64]| {
@@ -31,7 +32,7 @@ pub(crate) fn subtracted(matrix: &[f64], columns: &[Column], workers: &dyn Worke
 /// P ← P − Σ s·vvᵀ of a packed matrix.
 pub(crate) fn subtract_from(matrix: &mut [f64], columns: &[Column], workers: &dyn Workers) {
     if pieces(matrix, columns, workers) < 2 {
-        return Arch::new().dispatch(SubtractFrom { first: 0, rows: matrix, columns });
+        return four_wide().dispatch(SubtractFrom { first: 0, rows: matrix, columns });
     }
     in_pieces(matrix, columns, workers, |_, _| ());
 }
@@ -53,7 +54,7 @@ fn in_pieces(
         rest = later;
         all.push(Box::new(move || {
             fill(first, rows);
-            Arch::new().dispatch(SubtractFrom { first, rows, columns });
+            four_wide().dispatch(SubtractFrom { first, rows, columns });
         }));
     }
     workers.run(all);
@@ -65,7 +66,7 @@ fn pieces(matrix: &[f64], columns: &[Column], workers: &dyn Workers) -> usize {
 
 /// v ← v − Σ multiple·vector.
 pub(crate) fn subtract_multiples(v: &mut [f64], terms: &[Term<'_>]) {
-    Arch::new().dispatch(SubtractMultiples { v, terms });
+    four_wide().dispatch(SubtractMultiples { v, terms });
 }
 
 /// A multiple of a vector that is to be subtracted.

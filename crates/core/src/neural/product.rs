@@ -5,10 +5,11 @@
 //! walk through the matrix. No number is rounded in another order than one row and one vector at a time would round it. Workers
 //! may each take some entries of all products with a large matrix.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::sparse::Sparse;
 use crate::evidence::packed;
+use crate::lanes::four_wide;
 use crate::workers::{Piece, Workers, evenly, pieces_of};
 
 /// Rows that are looked at together.
@@ -30,7 +31,7 @@ pub(crate) fn products(
     let count = pieces_of(matrix.len() * phis.len().max(FROM_MEMORY), workers);
     let mut rest: Vec<&mut [f64]> = products.iter_mut().map(Vec::as_mut_slice).collect();
     if count < 2 {
-        Arch::new().dispatch(Products { matrix, phis, first: 0, into: &mut rest });
+        four_wide().dispatch(Products { matrix, phis, first: 0, into: &mut rest });
         return products;
     }
     let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(count);
@@ -42,7 +43,7 @@ pub(crate) fn products(
             *v = later;
         }
         pieces.push(Box::new(move || {
-            Arch::new().dispatch(Products { matrix, phis, first: range.start, into: &mut into });
+            four_wide().dispatch(Products { matrix, phis, first: range.start, into: &mut into });
         }));
     }
     workers.run(pieces);

@@ -3,7 +3,8 @@
 //! Divisions are what takes time, and they do not depend on each other: several are done at a time. Their results are added one
 //! after the other, in the order of the gradient, so that it matters to no bit how many that were.
 
-use pulp::{Arch, Simd, WithSimd};
+use crate::lanes::four_wide;
+use pulp::{Simd, WithSimd};
 
 use super::sparse::Sparse;
 
@@ -12,7 +13,7 @@ const TOGETHER: usize = 8;
 
 /// Returns Σ φᵢbᵢ/vᵢ and Σ φᵢ²/vᵢ.
 pub(crate) fn quotients(phi: &Sparse, moment: &[f64], diagonal: &[f64]) -> (f64, f64) {
-    Arch::new().dispatch(Quotients { phi, moment, diagonal })
+    four_wide().dispatch(Quotients { phi, moment, diagonal })
 }
 
 struct Quotients<'a> {

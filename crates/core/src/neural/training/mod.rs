@@ -2,7 +2,8 @@
 
 mod block;
 
-use pulp::{Arch, Simd, WithSimd};
+use crate::lanes::four_wide;
+use pulp::{Simd, WithSimd};
 
 use super::network::{LANES, Lane, Layer, Layout, Network, NetworkKind};
 use super::observations::{BLOCK, ObservationBlock, Observations, SupportGroup};
@@ -68,7 +69,7 @@ impl Training {
         for _ in 0..steps {
             gradients.clear();
             let offsets = &offsets;
-            Arch::new().dispatch(EpochPass {
+            four_wide().dispatch(EpochPass {
                 network,
                 observations,
                 offsets,
