@@ -362,18 +362,20 @@ impl ExchangeCoordinator {
             .filter(|(agent, seat)| **agent != speaker && seat.version < self.version && holds_much(seat))
             .map(|(agent, _)| *agent)
             .collect();
-        misled.into_iter().map(|agent| self.tell(now, agent)).collect()
+        // Rounding takes time, and is the same for all.
+        let (snapshot, rounded) = self.snapshot(0, false);
+        let tell = |agent: AgentId| {
+            let seat = self.seats.get(&agent).copied().unwrap_or_default();
+            let told = ExchangeSeat { spoke_at: seat.spoke_at, ..self.informed(seat.uploads) };
+            self.seats.insert(agent, told);
+            let snapshot = Snapshot { contains: seat.uploads, ..snapshot.clone() };
+            self.unasked(now, agent, seat.uploads, Some((snapshot, rounded.clone())))
+        };
+        misled.into_iter().map(tell).collect()
     }
 
-    /// Sends an agent everything, unasked.
-    fn tell(&mut self, now: Tick, agent: AgentId) -> Outgoing {
-        let seat = self.seats.get(&agent).copied().unwrap_or_default();
-        let snapshot = self.snapshot(seat.uploads, false);
-        self.seats.insert(agent, ExchangeSeat { spoke_at: seat.spoke_at, ..self.informed(seat.uploads) });
-        self.answer_to_greeting(now, agent, seat.uploads, Some(snapshot))
-    }
-
-    fn answer_to_greeting(
+    /// A message to an agent that did not ask, with the number of its newest upload that was taken in.
+    fn unasked(
         &self,
         now: Tick,
         agent: AgentId,
@@ -397,14 +399,14 @@ impl Coordinator for ExchangeCoordinator {
         if !returning && self.version == Version(0) {
             // There is nothing to hear, but the agent waits for an answer before its first choice.
             self.seats.insert(agent, ExchangeSeat::default());
-            return vec![self.answer_to_greeting(now, agent, uploads, None)];
+            return vec![self.unasked(now, agent, uploads, None)];
         }
         let seat = self.informed(uploads);
         // What a returning agent has not sent keeps its age.
         let spoke_at = known.map_or(seat.spoke_at, |known| known.spoke_at);
         self.seats.insert(agent, ExchangeSeat { spoke_at, ..seat });
         let snapshot = self.snapshot(uploads, returning);
-        vec![self.answer_to_greeting(now, agent, uploads, Some(snapshot))]
+        vec![self.unasked(now, agent, uploads, Some(snapshot))]
     }
 
     fn leave(&mut self, _now: Tick, agent: AgentId) -> Vec<Outgoing> {
