@@ -22,17 +22,29 @@ impl WithSimd for AppendRow<'_> {
         let AppendRow { factor, appended, x, y } = self;
         let d = factor.dimension;
         let columns = (d + 1).next_multiple_of(CHUNK);
-        let mut rest = &mut appended[..columns];
+        let (mut rest, left) = appended.split_at_mut(columns);
+        let (mut left, others) = left.split_at_mut(CHUNK * columns);
+        let mut left_before = &mut others[..CHUNK * columns];
         rest[..d].copy_from_slice(x);
         rest[d] = y;
         rest[d + 1..].fill(0.0);
         let mut rows = &mut factor.rows[..];
         let (blocks, single) = factor.inverse_diagonal[..d].as_chunks_mut::<CHUNK>();
         let mut t = NormSoFar { before: 1.0, norm: 0.0 };
+        // A block's roots and divisions take long. Meanwhile the next one is solved, which needs none of them.
+        let mut waiting: Option<(&mut [f64], Block)> = None;
         for inverse in blocks {
-            let (block, below) = rows.split_at_mut(CHUNK * rest.len());
-            append_block(simd, block, rest, inverse, &mut t);
+            let (rows_of_block, below) = std::mem::take(&mut rows).split_at_mut(CHUNK * rest.len());
+            let block = Block::solve(simd, rows_of_block, rest, inverse, &mut t);
+            block.subtract(simd, rows_of_block, rest, left);
+            if let Some((rows, block)) = waiting.replace((rows_of_block, block)) {
+                block.combine(simd, rows, left_before);
+            }
+            std::mem::swap(&mut left, &mut left_before);
             (rows, rest) = (below, &mut rest[CHUNK..]);
+        }
+        if let Some((rows, block)) = waiting {
+            block.combine(simd, rows, left_before);
         }
         // The last rows, too few for a block, share their first column with it.
         for (j, inverse) in single.iter_mut().enumerate() {
@@ -70,65 +82,104 @@ impl NormSoFar {
     }
 }
 
-/// Updates four rows of equal length in one pass over the appended row.
-///
-/// Only the z of the four rows depend on each other, through their triangle, which is solved first and without vectors.
-/// The divisions and roots of the four rows are then independent, and so is every column.
-#[inline(always)]
-fn append_block<S: Simd>(
-    simd: S,
-    block: &mut [f64],
-    rest: &mut [f64],
-    inverse: &mut [f64; CHUNK],
-    t: &mut NormSoFar,
-) {
-    let length = rest.len();
-    let (u0, tail) = block.split_at_mut(length);
-    let (u1, tail) = tail.split_at_mut(length);
-    let (u2, u3) = tail.split_at_mut(length);
-    let u3 = &mut u3[..length];
-    let mut w = [rest[0], rest[1], rest[2], rest[3]];
-    let mut z = [0.0; CHUNK];
-    z[0] = w[0] * inverse[0];
-    for k in 1..CHUNK {
-        w[k] -= z[0] * u0[k];
-    }
-    z[1] = w[1] * inverse[1];
-    for k in 2..CHUNK {
-        w[k] -= z[1] * u1[k];
-    }
-    z[2] = w[2] * inverse[2];
-    w[3] -= z[2] * u2[3];
-    z[3] = w[3] * inverse[3];
+/// What four rows of equal length are updated with. Only their z depend on each other, through their triangle, which is solved
+/// without vectors; their divisions and roots are independent, and so is every column.
+struct Block {
+    z: [f64; CHUNK],
+    a: [f64; CHUNK],
+    b: [f64; CHUNK],
+}
 
-    let (mut before, mut after) = ([0.0; CHUNK], [0.0; CHUNK]);
-    for j in 0..CHUNK {
-        before[j] = t.before;
-        t.norm += z[j] * z[j];
-        after[j] = 1.0 + t.norm;
-        t.before = after[j];
-    }
-    let (mut a, mut b) = ([0.0; CHUNK], [0.0; CHUNK]);
-    for j in 0..CHUNK {
-        a[j] = (after[j] / before[j]).sqrt();
-    }
-    for j in 0..CHUNK {
-        b[j] = z[j] / (a[j] * before[j]);
-    }
-    for j in 0..CHUNK {
-        inverse[j] /= a[j];
-    }
-    let z = z.map(|z| simd.splat_f64s(z));
-    let a = a.map(|a| simd.splat_f64s(a));
-    let b = b.map(|b| simd.splat_f64s(b));
-    let rows = S::as_mut_simd_f64s(u0).0.iter_mut().zip(S::as_mut_simd_f64s(u1).0);
-    let rows = rows.zip(S::as_mut_simd_f64s(u2).0).zip(S::as_mut_simd_f64s(u3).0);
-    for ((((u0, u1), u2), u3), rest) in rows.zip(S::as_mut_simd_f64s(rest).0) {
-        let mut w = *rest;
-        for (j, u) in [u0, u1, u2, u3].into_iter().enumerate() {
-            w = simd.sub_f64s(w, simd.mul_f64s(z[j], *u));
-            *u = simd.add_f64s(simd.mul_f64s(a[j], *u), simd.mul_f64s(b[j], w));
+impl Block {
+    #[inline(always)]
+    fn solve<S: Simd>(
+        simd: S,
+        rows: &[f64],
+        rest: &[f64],
+        inverse: &mut [f64; CHUNK],
+        t: &mut NormSoFar,
+    ) -> Self {
+        let (u0, tail) = rows.split_at(rest.len());
+        let (u1, tail) = tail.split_at(rest.len());
+        let u2 = &tail[..CHUNK];
+        let mut w = [rest[0], rest[1], rest[2], rest[3]];
+        let mut z = [0.0; CHUNK];
+        z[0] = w[0] * inverse[0];
+        for k in 1..CHUNK {
+            w[k] -= z[0] * u0[k];
         }
-        *rest = w;
+        z[1] = w[1] * inverse[1];
+        for k in 2..CHUNK {
+            w[k] -= z[1] * u1[k];
+        }
+        z[2] = w[2] * inverse[2];
+        w[3] -= z[2] * u2[3];
+        z[3] = w[3] * inverse[3];
+
+        let (mut before, mut after) = ([0.0; CHUNK], [0.0; CHUNK]);
+        for j in 0..CHUNK {
+            before[j] = t.before;
+            t.norm += z[j] * z[j];
+            after[j] = 1.0 + t.norm;
+            t.before = after[j];
+        }
+        let mut a = quotients(simd, &after, &before);
+        for a in S::as_mut_simd_f64s(&mut a).0 {
+            *a = simd.sqrt_f64s(*a);
+        }
+        let products = std::array::from_fn(|j| a[j] * before[j]);
+        let b = quotients(simd, &z, &products);
+        *inverse = quotients(simd, inverse, &a);
+        Self { z, a, b }
     }
+
+    /// Subtracts the rows from the appended one, and writes to `left` what is left of it after each.
+    #[inline(always)]
+    fn subtract<S: Simd>(&self, simd: S, rows: &[f64], rest: &mut [f64], left: &mut [f64]) {
+        let (u0, tail) = rows.split_at(rest.len());
+        let (u1, tail) = tail.split_at(rest.len());
+        let (u2, u3) = tail.split_at(rest.len());
+        let z = self.z.map(|z| simd.splat_f64s(z));
+        let rows = S::as_simd_f64s(u0).0.iter().zip(S::as_simd_f64s(u1).0);
+        let rows = rows.zip(S::as_simd_f64s(u2).0).zip(S::as_simd_f64s(u3).0);
+        let (left, _) = S::as_mut_simd_f64s(left).0.as_chunks_mut::<CHUNK>();
+        for (((((u0, u1), u2), u3), rest), left) in rows.zip(S::as_mut_simd_f64s(rest).0).zip(left) {
+            let mut w = *rest;
+            for (j, u) in [u0, u1, u2, u3].into_iter().enumerate() {
+                w = simd.sub_f64s(w, simd.mul_f64s(z[j], *u));
+                left[j] = w;
+            }
+            *rest = w;
+        }
+    }
+
+    /// Replaces each row by a times itself plus b times what was left of the appended row after it.
+    #[inline(always)]
+    fn combine<S: Simd>(&self, simd: S, rows: &mut [f64], left: &[f64]) {
+        let length = rows.len() / CHUNK;
+        let (u0, tail) = rows.split_at_mut(length);
+        let (u1, tail) = tail.split_at_mut(length);
+        let (u2, u3) = tail.split_at_mut(length);
+        let a = self.a.map(|a| simd.splat_f64s(a));
+        let b = self.b.map(|b| simd.splat_f64s(b));
+        let rows = S::as_mut_simd_f64s(u0).0.iter_mut().zip(S::as_mut_simd_f64s(u1).0);
+        let rows = rows.zip(S::as_mut_simd_f64s(u2).0).zip(S::as_mut_simd_f64s(u3).0);
+        let (left, _) = S::as_simd_f64s(left).0.as_chunks::<CHUNK>();
+        for ((((u0, u1), u2), u3), left) in rows.zip(left) {
+            for (j, u) in [u0, u1, u2, u3].into_iter().enumerate() {
+                *u = simd.add_f64s(simd.mul_f64s(a[j], *u), simd.mul_f64s(b[j], left[j]));
+            }
+        }
+    }
+}
+
+/// Divides four numbers by four others.
+#[inline(always)]
+fn quotients<S: Simd>(simd: S, over: &[f64; CHUNK], under: &[f64; CHUNK]) -> [f64; CHUNK] {
+    let mut quotients = [0.0; CHUNK];
+    let terms = S::as_simd_f64s(over).0.iter().zip(S::as_simd_f64s(under).0);
+    for (quotient, (over, under)) in S::as_mut_simd_f64s(&mut quotients).0.iter_mut().zip(terms) {
+        *quotient = simd.div_f64s(*over, *under);
+    }
+    quotients
 }

@@ -11,6 +11,7 @@
 
 mod append;
 mod cholesky;
+mod eights;
 mod score;
 
 use crate::aligned::Aligned;
@@ -25,8 +26,6 @@ use score::{Score, TILE};
 
 /// Columns are stored in chunks of this many, so that a row is a whole number of vectors.
 const CHUNK: usize = 4;
-/// Features from which arms are scored with vectors of more than four numbers: below, filling them costs more than they save.
-const WIDE_FROM: usize = 16;
 /// The widest vector of any dispatched instruction set, in `f64`.
 const WIDEST: usize = 8;
 
@@ -48,6 +47,8 @@ pub(crate) struct Factor {
 pub(crate) struct Workspace {
     /// The tile of arms being solved; the appended row during an update.
     tile: Aligned,
+    /// An arm that is solved beside a tile.
+    single: Aligned,
     /// The q that means are taken with.
     q: Aligned,
     means: Aligned,
@@ -69,7 +70,15 @@ impl Workspace {
     pub(crate) fn new() -> Self {
         let empty = || Aligned::zeros(0);
         let spare = Factor::new(0, 1.0);
-        Self { tile: empty(), q: empty(), means: empty(), widths: empty(), spare, heard: None }
+        Self {
+            tile: empty(),
+            single: empty(),
+            q: empty(),
+            means: empty(),
+            widths: empty(),
+            spare,
+            heard: None,
+        }
     }
 
     /// Returns a factor of this dimension to be filled. Its contents before that are unspecified.
@@ -81,10 +90,13 @@ impl Workspace {
     }
 
     fn reserve(&mut self, dimension: usize, arms: usize) {
-        let tile = (dimension * TILE * WIDEST).max((dimension + 1).next_multiple_of(CHUNK));
+        // An update needs the appended row, and what is left of it after every row of two blocks.
+        let appended = (1 + 2 * CHUNK) * (dimension + 1).next_multiple_of(CHUNK);
+        let tile = (dimension * TILE * WIDEST).max(appended);
         if self.tile.len() < tile {
             self.tile = Aligned::zeros(tile);
             self.q = Aligned::zeros(dimension);
+            self.single = Aligned::zeros(dimension);
         }
         let arms = arms.next_multiple_of(TILE * WIDEST);
         if self.means.len() < arms {
@@ -150,7 +162,8 @@ impl Factor {
         for (j, q) in workspace.q[..self.dimension].iter_mut().enumerate() {
             *q = self.entry(j, self.dimension) + noise(j);
         }
-        let instructions = if self.dimension < WIDE_FROM { four_wide() } else { widest() };
+        // Vectors of eight are filled with four features at a time.
+        let instructions = if self.dimension < CHUNK { four_wide() } else { widest() };
         instructions.dispatch(Score { factor: self, arms, workspace });
         Scores { means: &workspace.means[..count], widths: &workspace.widths[..count] }
     }

@@ -2,9 +2,8 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::{CHUNK, Factor, Workspace};
+use super::{CHUNK, Factor, WIDEST, Workspace, eights};
 use crate::arms::Columns;
-use crate::lanes::four_wide;
 
 /// Vectors of arms that are solved together; eight sums leave registers for what they are made of.
 pub(super) const TILE: usize = 8;
@@ -22,6 +21,9 @@ impl WithSimd for Score<'_, '_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Score { factor, arms, workspace } = self;
+        if S::F64_LANES == WIDEST && factor.dimension >= CHUNK {
+            return eights::score(simd, factor, arms, workspace);
+        }
         let count = arms.len();
         let mut done = 0;
         while done < count {
@@ -48,25 +50,6 @@ impl WithSimd for Score<'_, '_> {
     }
 }
 
-/// [`transpose`] with vectors of four, which are turned in registers, into tiles of wider ones.
-struct Transpose<'a, 't> {
-    arms: Columns<'a>,
-    first: usize,
-    count: usize,
-    tile: &'t mut [f64],
-    width: usize,
-}
-
-impl WithSimd for Transpose<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Transpose { arms, first, count, tile, width } = self;
-        transpose(simd, arms, first, count, tile, width);
-    }
-}
-
 /// Copies `count` arms from `first` on into the tile, feature by feature. Lanes beyond repeat the last arm: they are
 /// solved along and never read.
 #[inline(always)]
@@ -83,9 +66,6 @@ fn transpose<S: Simd>(
         return;
     }
     let row = |arm: usize| arms.row(first + arm.min(count - 1));
-    if S::F64_LANES > 4 {
-        return four_wide().dispatch(Transpose { arms, first, count, tile, width });
-    }
     if S::F64_LANES != 4 {
         for arm in 0..width {
             for (lanes, x) in tile.chunks_exact_mut(width).zip(row(arm)) {
@@ -175,7 +155,12 @@ fn solve_tile<S: Simd, const W: usize>(
 
 /// Subtracts `u` times an earlier feature.
 #[inline(always)]
-fn subtract<S: Simd, const W: usize>(simd: S, u: f64, earlier: &[S::f64s; W], z: &mut [S::f64s; W]) {
+pub(super) fn subtract<S: Simd, const W: usize>(
+    simd: S,
+    u: f64,
+    earlier: &[S::f64s; W],
+    z: &mut [S::f64s; W],
+) {
     let u = simd.splat_f64s(u);
     for lane in 0..W {
         z[lane] = simd.sub_f64s(z[lane], simd.mul_f64s(u, earlier[lane]));

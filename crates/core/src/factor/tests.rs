@@ -385,16 +385,18 @@ fn arms_are_scored_with_the_same_bits_eight_at_a_time() {
         }
     }
 
-    for (d, k) in [(1, 1), (3, 8), (4, 9), (16, 25), (25, 25), (26, 63), (25, 64), (30, 65), (17, 200)] {
+    for d in [1, 3, 4, 5, 6, 7, 8, 9, 16, 25, 26, 30] {
         let mut factor = Factor::new(d, LAMBDA);
         let mut workspace = Workspace::new();
         for (x, y) in observations(d, 40, 5) {
             factor.update(&x, y, &mut workspace);
         }
-        let arms = arms(d, k, 6);
-        let plain = scored(&factor, &arms, Lanes(pulp::Scalar));
-        assert_eq!(scored(&factor, &arms, Lanes(pulp::Scalar512b)), plain, "{d} features, {k} arms");
-        assert_eq!(scored(&factor, &arms, Widest), plain, "{d} features, {k} arms");
+        for k in [1, 2, 7, 8, 9, 10, 16, 17, 24, 25, 31, 33, 34, 63, 64, 65, 200] {
+            let arms = arms(d, k, 6);
+            let plain = scored(&factor, &arms, Lanes(pulp::Scalar));
+            assert_eq!(scored(&factor, &arms, Lanes(pulp::Scalar512b)), plain, "{d} features, {k} arms");
+            assert_eq!(scored(&factor, &arms, Widest), plain, "{d} features, {k} arms");
+        }
     }
 }
 
