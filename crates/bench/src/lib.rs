@@ -6,6 +6,7 @@
 //! stable interface.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod clustered;
 mod coordinator;
 mod gradient;
