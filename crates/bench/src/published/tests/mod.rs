@@ -9,88 +9,11 @@ use super::*;
 const BOTH: [Suite; 2] = [Suite::Simulation, Suite::Families];
 const SIZE: Size = Size { agents: 4, arms: 3, features: 5, shared: 2, interactions: 12 };
 
-/// What the script of agents that are alike is here: as its regret it says the threshold it was given, it counts a message for
-/// every interaction, and it prints what would spoil the answer.
-const LINEAR: &str = r#"
-import os
-from conf import save_address
+/// What stands for the scripts of Async-LinUCB.
+const LINEAR: &str = include_str!("linear.py");
 
-class Noted:
-    def __init__(self, *positional, **named):
-        self.__dict__.update(named)
-        self.positional = positional
-
-class UserManager(Noted):
-    def simulateThetaForHomoUsers(self): return ["alike"]
-    def simulateThetaForHeteroUsers(self, shared): return ["different", shared]
-
-class ArticleManager(Noted):
-    def simulateArticlePool(self): return ["arm"]
-
-def gaussianFeature(): pass
-
-class Algorithm(Noted):
-    totalCommCost = 0
-    def decide(self, arms, agent): return arms[0]
-    def updateParameters(self, arm, reward, agent): self.totalCommCost += 1
-
-class AsyncLinUCB(Algorithm): pass
-class SyncLinUCB(Algorithm): pass
-class AsyncLinUCB_AM(Algorithm): pass
-
-class simulateOnlineData(Noted):
-    def runAlgorithms(self, algorithms):
-        [(name, algorithm)] = algorithms.items()
-        print("Iteration 0")
-        os.write(1, b"noise\n")
-        for _ in range(self.testing_iterations):
-            algorithm.updateParameters(algorithm.decide(self.articles, 0), 0.0, 0)
-        assert not self.plot and self.poolArticleSize == 3 and self.noise() != self.noise()
-        if name == "AsyncLinUCB_AM":
-            assert self.users == ["different", 2] and (algorithm.dimension_g, algorithm.dimension_l) == (2, 3)
-        else:
-            assert self.users == ["alike"] and algorithm.dimension == 5
-        regret = algorithm.threshold if name == "SyncLinUCB" else algorithm.gammaU
-        with open(os.path.join(save_address, "AccRegret_now.csv"), "w") as file:
-            file.write("Time(Iteration),%s\n0,0.5\n1,%s\n" % (name, regret))
-"#;
-
-/// The same for clicks. Its regret is the schedule or threshold, or else the limit of iterations.
-const CLICKS: &str = r#"
-import math
-import os
-import matplotlib.pyplot as plt
-import numpy as np
-from conf import save_address
-
-def dsigmoid(x): return 0.25 * x
-
-class Algorithm:
-    totalCommCost = 0
-    def __init__(self, **named): self.named = named
-    def decide(self, arms, agent): return arms[0], 0
-    def updateParameters(self, arm, reward, agent): self.totalCommCost += 100
-
-class FedGLB_UCB(Algorithm): pass
-class FedGLB_UCB_v1(Algorithm): pass
-class One_UCB_GLM(Algorithm): pass
-
-class simulateOnlineData:
-    def __init__(self, **named): self.__dict__.update(named)
-    def runAlgorithms(self, algorithms):
-        [(name, algorithm)] = algorithms.items()
-        arms, named = self.article_feature_matrix, algorithm.named
-        assert np.mat is np.asmatrix and hasattr(plt, "__name__")
-        assert arms.shape == (1000, 5) and (arms[:, -1] == 1.0).all()
-        assert np.allclose((arms[5:, :-1] ** 2).sum(axis=1), 1.0) and np.isclose(self.theta_star @ self.theta_star, 1.0)
-        assert named.get("c_mu", 0.25) == 0.25 and named["alpha_t_scaling"] == (0.1 if name == "FedGLB_UCB" else 1.0)
-        for _ in range(self.testing_iterations):
-            for agent in range(self.n_users):
-                algorithm.updateParameters(algorithm.decide(arms, agent)[0], 0, agent)
-        regret = named.get("threshold", named.get("sync_period", named["max_iters"]))
-        with open(os.path.join(save_address, "AccRegret_now.csv"), "w") as file:
-            file.write("Time(Iteration),%s\n0,0.5\n1,%s\n" % (name, regret))
-"#;
+/// What stands for the script of FedGLB-UCB.
+const CLICKS: &str = include_str!("clicks.py");
 
 /// A directory with both clones.
 fn clones() -> TempDir {
