@@ -61,18 +61,6 @@ fn a_clone_runs_with_the_sizes_and_the_setting_of_the_row() {
 }
 
 #[test]
-fn a_clone_is_left_as_it_was() {
-    let Some(python) = with_numpy() else { return };
-    let directory = clones();
-    let published = Published::with(python, directory.path(), &BOTH).unwrap();
-    published.run(&Program::linear("AsyncLinUCB", 2.0), &SIZE, 1.0).unwrap();
-    let clone = directory.path().join(Repository::AsyncLinUcb.name());
-    let mut files: Vec<_> = fs::read_dir(clone).unwrap().map(|file| file.unwrap().file_name()).collect();
-    files.sort_unstable();
-    assert_eq!(files, ["SimulationHeterogeneousClients.py", "SimulationHomogeneousClients.py", "conf.py"]);
-}
-
-#[test]
 fn a_package_that_python_lacks_is_named_before_anything_is_measured() {
     let Some(python) = with_numpy() else { return };
     let directory = clones();
@@ -133,18 +121,23 @@ mod answers {
         played(&directory, commands).run(&Program::linear("AsyncLinUCB", 2.0), &SIZE, 1.0)
     }
 
+    /// A script of a shell beside the clones.
+    fn script(directory: &TempDir, text: &str) -> OsString {
+        let path = directory.path().join("python");
+        // Written by another process: while this one has a file open to write, no child of another test's may run it.
+        let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#;
+        let written = Command::new("sh").args(["-c", write]).arg(&path).arg(text).status().unwrap();
+        assert!(written.success());
+        path.into()
+    }
+
     /// The clones in `directory` with such a Python.
     fn played(directory: &TempDir, commands: &str) -> Published {
-        let python = directory.path().join("python");
         // The fourth argument is the row; one that only asks for versions has no algorithm.
         let versions =
             r#"case "$4" in *algorithm*) ;; *) echo '{"python": "3.0", "numpy": "9.9"}'; exit;; esac"#;
-        // Written by another process: while this one has a file open to write, no child of another test's may run it.
-        let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""#;
-        let script = format!("{versions}\n{commands}");
-        let written = Command::new("sh").args(["-c", write]).arg(&python).arg(script).status().unwrap();
-        assert!(written.success());
-        Published::with(python.into(), directory.path(), &BOTH).unwrap()
+        let python = script(directory, &format!("{versions}\n{commands}"));
+        Published::with(python, directory.path(), &BOTH).unwrap()
     }
 
     fn answer(seconds: &str, algorithm: &str, interactions: u64) -> String {
@@ -184,6 +177,23 @@ mod answers {
             assert_eq!((row.published_from, row.interactions), (Some(Origin::Elsewhere), 4000), "{row:?}");
             assert!(row.published_run.is_none() && row.ratio.is_some(), "{row:?}");
         }
+    }
+
+    #[test]
+    fn a_clone_is_left_as_it_was() {
+        let Some(python) = with_numpy() else { return };
+        let directory = clones();
+        // The variable would keep Python from writing compiled files whatever its arguments say.
+        let own = format!("exec env -u PYTHONDONTWRITEBYTECODE '{}' \"$@\"", python.display());
+        let published = Published::with(script(&directory, &own), directory.path(), &BOTH).unwrap();
+        published.run(&Program::linear("AsyncLinUCB", 2.0), &SIZE, 1.0).unwrap();
+        let clone = directory.path().join(Repository::AsyncLinUcb.name());
+        let mut files: Vec<_> = fs::read_dir(clone).unwrap().map(|file| file.unwrap().file_name()).collect();
+        files.sort_unstable();
+        assert_eq!(
+            files,
+            ["SimulationHeterogeneousClients.py", "SimulationHomogeneousClients.py", "conf.py"]
+        );
     }
 
     #[test]
