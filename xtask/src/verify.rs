@@ -34,7 +34,9 @@ pub(crate) fn test(root: &Path) -> Result<(), String> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     step("each feature of posse-net alone");
     features(root)?;
-    step("what tests need: a browser, axe-core, PostgreSQL, Python with pyarrow and grpcio-tools, data sets");
+    step(
+        "what tests need: a browser, axe-core, PostgreSQL, Python with pyarrow, grpcio-tools and numpy, data sets",
+    );
     skips.or_skip(provide::browser())?;
     skips.or_skip(provide::postgres())?;
     let axe = skips.or_skip(provide::axe(root))?;

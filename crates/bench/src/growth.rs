@@ -1,14 +1,12 @@
 //! How the time of an interaction grows with arms, features, agents and interactions.
 
-use std::fs;
-use std::time::Instant;
-
 use posse_core::{Algorithm, AsyncLinUcb, ModelConfig, ProtocolConfig, SyncLinUcb, Threshold, WidthForm};
 use posse_sim::RunConfig;
 use posse_sim::world::{Form, LinearConfig, WorldConfig};
 use serde::Serialize;
 
 use crate::Effort;
+use crate::clock::Clock;
 
 /// Seconds after which a simulation is not repeated.
 const ENOUGH: f64 = 0.2;
@@ -152,33 +150,6 @@ fn measure(
     let interactions = horizon as f64;
     let (micros, messages) = (least * 1e6 / interactions, messages as f64 / interactions);
     Ok(GrowthPoint { name, along, size, micros, messages })
-}
-
-/// The time that this thread had a processor, where the system tells; elsewhere time by the clock. Simulations of a second
-/// and more meet whatever else the machine does, and a curve shows it.
-struct Clock {
-    begin: Instant,
-    used: Option<f64>,
-}
-
-impl Clock {
-    fn start() -> Self {
-        Self { begin: Instant::now(), used: processor_seconds() }
-    }
-
-    fn seconds(&self) -> f64 {
-        let used = self.used.zip(processor_seconds()).map(|(before, now)| now - before);
-        used.unwrap_or_else(|| self.begin.elapsed().as_secs_f64())
-    }
-}
-
-/// Linux counts nanoseconds on a processor for every thread.
-fn processor_seconds() -> Option<f64> {
-    // The system adds up at its own ticks, which are some milliseconds apart, and whenever a thread lets go of its processor.
-    std::thread::yield_now();
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
-    Some(nanoseconds as f64 / 1e9)
 }
 
 #[cfg(test)]

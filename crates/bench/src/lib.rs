@@ -6,6 +6,7 @@
 //! stable interface.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod clustered;
 mod coordinator;
 mod gradient;
@@ -20,6 +21,7 @@ mod plain;
 mod plain_nonlinear;
 mod plain_refactorising;
 mod population;
+mod published;
 mod roofline;
 mod simulation;
 mod solver;
@@ -40,8 +42,9 @@ pub use kernels::{KernelTime, kernels};
 pub use memory::{MemoryAtRest, memory_at_rest, memory_rows};
 pub use nonlinear::{Nonlinear, nonlinear};
 pub use population::{PopulationTime, population, populations};
+pub use published::{Published, PublishedRun, Repository, Versions};
 pub use roofline::{Roofline, roofline};
-pub use simulation::{Simulated, simulated, simulated_clicks};
+pub use simulation::{Origin, Simulated, simulated, simulated_clicks};
 pub use solver::{Solved, solved};
 
 /// How long the benchmarks measure, and so how far their numbers can be trusted.
@@ -91,6 +94,9 @@ pub struct Measurements {
     /// Taking in an upload when no agent is due for a download.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uploads: Vec<Uploads>,
+    /// What ran the programs of papers' authors, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published: Option<Versions>,
     /// Whole simulations of the linear family.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub simulations: Vec<Simulated>,
@@ -121,8 +127,9 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Runs the benchmarks of a suite and adds what they measure.
-    pub fn add(&mut self, suite: Suite, effort: Effort) -> anyhow::Result<()> {
+    /// Runs the benchmarks of a suite and adds what they measure; simulations beside the programs of papers' authors that are
+    /// `published`.
+    pub fn add(&mut self, suite: Suite, effort: Effort, published: Option<&Published>) -> anyhow::Result<()> {
         let quick = effort == Effort::Quick;
         match suite {
             Suite::Kernels => self.kernels = kernels(effort)?,
@@ -140,7 +147,7 @@ impl Measurements {
                     agents.map(|agents| uploads(agents, effort)).into_iter().collect::<Result<_, _>>()?;
             }
             Suite::Simulation => {
-                self.simulations = simulated(effort)?;
+                self.simulations = simulated(effort, published)?;
                 // The memory of a process does not shrink when agents are gone, so the largest federation comes last.
                 for agents in [1_000, 10_000, 100_000, 1_000_000] {
                     for (place, algorithm) in populations().into_iter().enumerate() {
@@ -157,7 +164,7 @@ impl Measurements {
             }
             Suite::Growth => self.growth = growth(effort)?,
             Suite::Families => {
-                self.clicks = simulated_clicks(effort)?;
+                self.clicks = simulated_clicks(effort, published)?;
                 self.solvers = solved(effort)?;
                 self.gradients =
                     [10, 25, 100].map(|d| gradient_sums(d, effort)).into_iter().collect::<Result<_, _>>()?;

@@ -13,8 +13,9 @@ use crate::run::{cargo_command, output, run, works};
 pub(crate) use axe::axe;
 pub(crate) use browser::browser;
 
-/// Python packages that tests import: pyarrow reads our Parquet files, grpcio-tools speaks to our coordinator.
-const PYTHON_PACKAGES: [&str; 2] = ["pyarrow==26.0.1", "grpcio-tools==1.85.1"];
+/// Python packages that tests import: pyarrow reads our Parquet files, grpcio-tools speaks to our coordinator, and with numpy
+/// `posse bench` runs published programs.
+const PYTHON_PACKAGES: [&str; 3] = ["pyarrow==26.0.1", "grpcio-tools==1.85.1", "numpy==2.4.6"];
 const DENY_VERSION: &str = "0.20.2";
 
 /// A Python that has [`PYTHON_PACKAGES`]: the one that `PYTHON` names, or one in `target/xtask/python`.
@@ -24,7 +25,7 @@ pub(crate) fn python(root: &Path) -> Result<OsString, String> {
     }
     let home = root.join("target/xtask/python");
     let python = home.join("bin/python");
-    let check = ["-c", "import pyarrow.parquet, grpc, grpc_tools"];
+    let check = ["-c", "import pyarrow.parquet, grpc, grpc_tools, numpy"];
     if works(&python.to_string_lossy(), &check) {
         return Ok(python.into_os_string());
     }

@@ -1,5 +1,6 @@
 //! Tests of the real binary.
 
+mod bench;
 mod browser;
 mod checks;
 mod command;

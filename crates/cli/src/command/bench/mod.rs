@@ -3,12 +3,13 @@
 mod changes;
 mod memory;
 mod pictures;
+mod simulations;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use posse_bench::{Effort, Measurements, Suite, memory_at_rest, roofline};
+use posse_bench::{Effort, Measurements, Published, Suite, memory_at_rest, roofline};
 use serde::Serialize;
 
 use super::load::{self, Measured};
@@ -23,6 +24,7 @@ Examples:
   posse bench agent simulation --rounds 3 --json > before.json
   posse bench agent simulation --compare before.json
   posse bench growth --rounds 3 --svg pictures
+  posse bench simulation families --published clones
 
 Run it in a release build and on a quiet machine; compare ratios, not seconds.")]
 pub(crate) struct Args {
@@ -46,6 +48,12 @@ pub(crate) struct Args {
     /// of several rounds the least
     #[arg(long, value_name = "DIRECTORY")]
     svg: Option<PathBuf>,
+    /// Run the programs that papers' authors published beside `simulation` and `families`, from clones in this directory
+    ///
+    /// They are clones of https://github.com/cyrilli/Async-LinUCB and https://github.com/cyrilli/FedGLB-UCB, and run with
+    /// `python3` or what PYTHON names. For a repository that is not there, times are shown that were measured elsewhere.
+    #[arg(long, value_name = "DIRECTORY")]
+    published: Option<PathBuf>,
     /// Measure one row of `memory` in this process and print it; what the suite runs for each of its rows
     #[arg(long, value_name = "NUMBER", hide = true)]
     memory_row: Option<usize>,
@@ -112,8 +120,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     if args.svg.is_some() && !suites.contains(&Named::Growth) {
         bail!("--svg draws what the suite `growth` measures: name that suite, or none");
     }
+    let published = args.published.as_deref().map(|directory| open(directory, &suites)).transpose()?;
     let rounds = if before.is_some() { args.rounds.max(3) } else { args.rounds };
-    let rounds = (0..rounds).map(|_| measure(&suites, effort, args)).collect::<Result<_, _>>()?;
+    let rounds =
+        (0..rounds).map(|_| measure(&suites, effort, args, published.as_ref())).collect::<Result<_, _>>()?;
     let document = Document { rounds };
     if let Some(directory) = &args.svg {
         let growth: Vec<_> = document.rounds.iter().flat_map(|round| round.measured.growth.clone()).collect();
@@ -129,8 +139,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn measure(suites: &[Named], effort: Effort, args: &Args) -> anyhow::Result<Round> {
-    let mut measured = Measurements { roofline: args.roofline.then(roofline), ..Measurements::default() };
+/// The published programs in a directory, for those suites that have rows beside which they can run.
+fn open(directory: &Path, suites: &[Named]) -> anyhow::Result<Published> {
+    let known = [(Named::Simulation, Suite::Simulation), (Named::Families, Suite::Families)];
+    let suites: Vec<Suite> =
+        known.into_iter().filter(|(named, _)| suites.contains(named)).map(|(_, suite)| suite).collect();
+    if suites.is_empty() {
+        bail!(
+            "--published runs programs beside the suites `simulation` and `families`: name one of them, or none"
+        );
+    }
+    Published::open(directory, &suites)
+}
+
+fn measure(
+    suites: &[Named],
+    effort: Effort,
+    args: &Args,
+    published: Option<&Published>,
+) -> anyhow::Result<Round> {
+    let versions = published.map(|published| published.versions().clone());
+    let mut measured = Measurements {
+        roofline: args.roofline.then(roofline),
+        published: versions,
+        ..Measurements::default()
+    };
     let mut network = None;
     for suite in suites {
         let suite = match suite {
@@ -149,7 +182,7 @@ fn measure(suites: &[Named], effort: Effort, args: &Args) -> anyhow::Result<Roun
                 continue;
             }
         };
-        measured.add(suite, effort)?;
+        measured.add(suite, effort, published)?;
     }
     Ok(Round { measured, network })
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use posse_bench::{Along, Measurements, Simulated};
+use posse_bench::{Along, Measurements};
 
 use super::Round;
+use super::simulations::simulations;
 use crate::command::load;
 
 /// Every table of the last round; with several rounds `--json` has them all.
@@ -130,11 +131,8 @@ fn simulation(out: &mut String, measured: &Measurements) {
     if measured.simulations.is_empty() {
         return;
     }
-    line(
-        out,
-        "\nSimulate 1000 agents, 25 arms of 25 features (published: the authors' Python code, elsewhere)",
-    );
-    simulations(out, &measured.simulations);
+    line(out, "\nSimulate 1000 agents, 25 arms of 25 features");
+    simulations(out, &measured.simulations, measured.published.as_ref());
     line(out, "\nSimulate very many agents, five interactions each, 25 arms of 25 features");
     line(out, "                       agents      time   interaction     messages       memory   an agent");
     for row in &measured.populations {
@@ -185,8 +183,8 @@ fn families(out: &mut String, measured: &Measurements) {
     if measured.clicks.is_empty() {
         return;
     }
-    line(out, "\nSimulate 20 agents that take turns, 25 arms of 10 features, clicks (published: likewise)");
-    simulations(out, &measured.clicks);
+    line(out, "\nSimulate 20 agents that take turns, 25 arms of 10 features, clicks");
+    simulations(out, &measured.clicks, measured.published.as_ref());
     line(out, "\nFind the minimum of 20 agents' loss over n clicks, from zero to within 1/n²");
     line(out, "  features       n  solver           gradients   scalars/agent");
     for row in &measured.solvers {
@@ -213,8 +211,8 @@ fn families(out: &mut String, measured: &Measurements) {
         let size = format!("{:>10} {:>8}", row.dimension, row.observations);
         line(out, &format!("{size} {posse:>6.1} GB/s {memory:>7.1} GB/s {ratio:>8.2}x"));
     }
-    line(out, "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features (published: likewise)");
-    simulations(out, &measured.clustered);
+    line(out, "\nSimulate 40 clustered users, 5 agents, 10 arms of 10 features");
+    simulations(out, &measured.clustered, measured.published.as_ref());
     line(out, "\nBegin a phase at one agent: estimates, edges, components, 10 features");
     line(out, "     users         time   clusters   bytes/user");
     for row in &measured.phases {
@@ -240,25 +238,7 @@ fn families(out: &mut String, measured: &Measurements) {
     }
 }
 
-fn simulations(out: &mut String, rows: &[Simulated]) {
-    line(
-        out,
-        "                                          posse    published    ratio   interactions/s   regret   messages    scalars",
-    );
-    for row in rows {
-        let published = row.published_micros.map_or("-".to_owned(), |micros| format!("{micros:.0} us"));
-        let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.0}x"));
-        line(
-            out,
-            &format!(
-                "  {:<36} {:>6.2} us {published:>12} {ratio:>8} {:>16.0} {:>8.0} {:>10} {:>10}",
-                row.name, row.micros, row.interactions_per_second, row.regret, row.messages, row.scalars
-            ),
-        );
-    }
-}
-
-fn line(out: &mut String, text: &str) {
+pub(super) fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{text}");
 }
 
