@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::{Clicks, LaneRow};
 use crate::exponential::LANES;
 
-/// Blocks whose products and errors are computed side by side: a single one waits for every addition.
+/// Blocks that go together: means are computed side by side, and sums are loaded once for all.
 const TOGETHER: usize = 4;
 
 /// Σ x(μ(xᵀθ) − y), a row of sums for each feature.
@@ -67,9 +67,10 @@ fn add_blocks<S: Simd, const B: usize>(
     let mut errors = [LaneRow::ZERO; B];
     for part in 0..LANES / S::F64_LANES {
         let mut z = [simd.splat_f64s(0.0); B];
-        for j in 0..dimension {
-            let theta = simd.splat_f64s(theta[j]);
-            for b in 0..B {
+        // In the order of memory, which processors fetch ahead. The next block begins while this one waits for its additions.
+        for b in 0..B {
+            for j in 0..dimension {
+                let theta = simd.splat_f64s(theta[j]);
                 z[b] = simd.add_f64s(z[b], simd.mul_f64s(features[b][j].part::<S>(part), theta));
             }
         }
