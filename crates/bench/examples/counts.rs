@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use posse_core::{
     Agent, AgentId, Algorithm, Arms, AsyncLinUcb, Downlink, Evidence, FedGlbUcb, Federation, KernelConfig,
-    LinTs, LinUcb, ModelConfig, NeuralConfig, NeuralUcb, OnsGlm, ProtocolConfig, Ridge, RoundId, Seed, Shape,
-    SyncLinUcb, Threshold, UserId, WidthForm, wire,
+    LinTs, LinUcb, ModelConfig, NeuralConfig, NeuralUcb, OnsGlm, Parcel, ProtocolConfig, Ridge, RoundId,
+    Seed, Shape, SyncLinUcb, Threshold, UserId, WidthForm, wire,
 };
 use posse_sim::network::{FaultConfig, NetworkConfig};
 use posse_sim::world::{ArrivalConfig, Form, LinearConfig, WorldConfig};
@@ -19,7 +19,7 @@ use posse_sim::{AdversaryConfig, RunConfig};
 
 type Kernel = (&'static str, fn(usize) -> Result<(), Box<dyn Error>>);
 
-const KERNELS: [Kernel; 18] = [
+const KERNELS: [Kernel; 20] = [
     ("lin-ucb choose d=25 K=25", |n| choose(&linear(), 25, 25, n)),
     ("lin-ucb choose d=100 K=25", |n| choose(&linear(), 100, 25, n)),
     ("lin-ucb choose d=10 K=4", |n| choose(&linear(), 10, 4, n)),
@@ -27,10 +27,12 @@ const KERNELS: [Kernel; 18] = [
     ("lin-ucb learn d=100", |n| learn(&linear(), 100, n)),
     ("lin-ts choose d=25 K=25", |n| choose(&Algorithm::LinTs(LinTs::default()), 25, 25, n)),
     ("evidence observe d=25", observe),
+    ("evidence add a parcel of rank 4 d=25", unpack),
     ("model merge and refactor d=25", refactor),
     ("normals fill 27", normals),
     ("n-ons-glm learn d=25", |n| learn(&Algorithm::NOnsGlm(OnsGlm::default()), 25, n)),
-    ("fed-glb-ucb gradient d=25 n=100", gradient),
+    ("fed-glb-ucb gradient d=25 n=100", |n| gradient(false, n)),
+    ("fed-glb-ucb gradient and Hessian d=25 n=100", |n| gradient(true, n)),
     ("kernel-ucb choose d=10 K=4", |n| choose(&Algorithm::KernelUcb(KernelConfig::default()), 10, 4, n)),
     ("neural-ucb choose d=10 K=4", |n| choose(&neural(), 10, 4, n)),
     ("uplink encode and decode d=25", transport),
@@ -128,6 +130,18 @@ fn observe(n: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Few observations, which travel as columns, and their sum with what there is.
+fn unpack(n: usize) -> Result<(), Box<dyn Error>> {
+    let (arms, mut evidence) = (arms(25, 4, 1000)?, Evidence::none(25));
+    (0..4).try_for_each(|row| evidence.observe(arms.row(row), 0.5))?;
+    let parcel = Parcel::wrap(&evidence);
+    for _ in 0..n {
+        // A copy of a parcel is not unpacked yet.
+        black_box(&mut evidence).add(black_box(&parcel).clone().evidence());
+    }
+    Ok(())
+}
+
 /// What a coordinator does with an upload: sums of two, and their model.
 fn refactor(n: usize) -> Result<(), Box<dyn Error>> {
     let (arms, mut evidence) = (arms(25, 16, 1000)?, Evidence::none(25));
@@ -146,8 +160,8 @@ fn normals(n: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A gradient over a hundred clicks that an agent stored.
-fn gradient(n: usize) -> Result<(), Box<dyn Error>> {
+/// A gradient over a hundred clicks that an agent stored, alone or with its Hessian.
+fn gradient(curvature: bool, n: usize) -> Result<(), Box<dyn Error>> {
     let config = FedGlbUcb { round_threshold: Threshold::NEVER, ..FedGlbUcb::default() };
     let federation = Federation { agents: 1, horizon: 1000, seed: Seed(0) };
     let mut agent = Algorithm::FedGlbUcb(config).agent(AgentId(0), Shape::shared(25), &federation)?;
@@ -159,7 +173,7 @@ fn gradient(n: usize) -> Result<(), Box<dyn Error>> {
     agent.receive(Downlink::Collect { round, whole: false })?;
     for step in 1..=n as u64 {
         let point = Arc::clone(&point);
-        black_box(agent.receive(Downlink::GradientRequest { round, step, point, curvature: false })?);
+        black_box(agent.receive(Downlink::GradientRequest { round, step, point, curvature })?);
     }
     Ok(())
 }

@@ -64,6 +64,15 @@ pub(crate) fn logistic_slope(z: f64) -> f64 {
     e * near_one * near_one
 }
 
+/// [`logistic`] and [`logistic_slope`] with one exponential.
+#[inline(always)]
+pub(crate) fn logistic_and_slope(z: f64) -> (f64, f64) {
+    let e = exp(-z.abs());
+    let near_one = 1.0 / (1.0 + e);
+    let near_zero = e * near_one;
+    (if z < 0.0 { near_zero } else { near_one }, near_zero * near_one)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! Which vector instructions kernels use, of those that the processor has.
 //!
-//! Most kernels go through rows in chunks of four numbers, so that wider vectors would leave tails. Arms that are scored lie
-//! side by side, a lane an arm, and fill vectors of any width. Results have the same bits with all of them.
+//! Most kernels go through rows in chunks of four numbers, so that wider vectors would leave tails. Arms that are scored and
+//! clicks that are summed up lie side by side, a lane each, and fill vectors of any width; so do rows that are written beyond
+//! their ends. Results have the same bits with all of them.
 
 use pulp::Arch;
 

@@ -90,6 +90,7 @@ mod arm_draws;
 mod arms;
 mod buffer;
 mod clustered;
+mod columns;
 mod coordinator;
 mod cost;
 mod error;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::columns::FactorColumns;
 use crate::evidence::{Evidence, packed};
 use crate::rounded::Rounded;
 use crate::wire::is_zero;
@@ -172,36 +173,62 @@ impl LowRank {
     }
 
     fn unpack(&self) -> Evidence {
-        let d = self.moment.len();
-        let mut gram = vec![0.0; packed(d)];
-        self.for_each_column(|column| {
-            for i in 0..d {
-                for j in 0..=i {
-                    gram[packed(i) + j] += column[i] * column[j];
-                }
-            }
-        });
-        Evidence::from_parts_unchecked(gram, self.moment.clone(), self.count)
+        let mut columns = FactorColumns::zeros(self.moment.len(), self.pivots.len());
+        let mut packed = self.packed_columns();
+        for column in columns.iter_mut() {
+            packed.next(column);
+        }
+        Evidence::from_parts_unchecked(columns.gram(), self.moment.clone(), self.count)
     }
 
     /// Calls `visit` with each column of F, zeros filled in.
     pub(crate) fn for_each_column(&self, mut visit: impl FnMut(&[f64])) {
-        let d = self.moment.len();
-        let mut eliminated = vec![false; d];
-        let mut column = vec![0.0; d];
-        let mut numbers = self.columns.iter();
-        for &pivot in &self.pivots {
-            for (value, gone) in column.iter_mut().zip(&eliminated) {
-                *value = if *gone { 0.0 } else { *numbers.next().expect("checked when it was made") };
-            }
+        let mut column = vec![0.0; self.moment.len()];
+        let mut packed = self.packed_columns();
+        for _ in &self.pivots {
+            packed.next(&mut column);
             visit(&column);
-            eliminated[pivot as usize] = true;
         }
+    }
+
+    fn packed_columns(&self) -> PackedColumns<'_> {
+        let places = (0..self.moment.len() as u32).collect();
+        PackedColumns { pivots: &self.pivots, done: 0, places, numbers: &self.columns }
     }
 
     /// Scalars that `rank` columns of dimension `d` have: rd − r(r−1)/2.
     pub(crate) const fn column_scalars(d: usize, rank: usize) -> usize {
         rank * d - rank * rank.saturating_sub(1) / 2
+    }
+}
+
+/// Columns of a factor, to be read one after the other.
+struct PackedColumns<'a> {
+    pivots: &'a [u32],
+    /// How many columns were read.
+    done: usize,
+    /// How many rows above each row are in the next column: the place of its own number, if it is. So no number needs a branch
+    /// that is hard to foresee.
+    places: Vec<u32>,
+    /// The next column and those after it.
+    numbers: &'a [f64],
+}
+
+impl PackedColumns<'_> {
+    /// Writes the next column into `column`, zeros filled in.
+    fn next(&mut self, column: &mut [f64]) {
+        for (value, place) in column.iter_mut().zip(&self.places) {
+            // A row that is eliminated may have no number behind it.
+            *value = self.numbers.get(*place as usize).copied().unwrap_or_default();
+        }
+        for eliminated in &self.pivots[..self.done] {
+            column[*eliminated as usize] = 0.0;
+        }
+        self.numbers = &self.numbers[column.len() - self.done..];
+        for below in &mut self.places[self.pivots[self.done] as usize + 1..] {
+            *below -= 1;
+        }
+        self.done += 1;
     }
 }
 
@@ -254,6 +281,42 @@ mod tests {
             evidence.observe(&x, stream.normal()).unwrap();
         }
         evidence
+    }
+
+    /// Columns of F number by number, and FFᵀ entry by entry: how every number is rounded.
+    fn plainly_unpacked(parcel: &LowRank) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let d = parcel.moment.len();
+        let (mut columns, mut gram) = (Vec::new(), vec![0.0; packed(d)]);
+        let (mut eliminated, mut numbers) = (vec![false; d], parcel.columns.iter());
+        for &pivot in &parcel.pivots {
+            let column: Vec<f64> =
+                eliminated.iter().map(|gone| if *gone { 0.0 } else { *numbers.next().unwrap() }).collect();
+            eliminated[pivot as usize] = true;
+            for i in 0..d {
+                for j in 0..=i {
+                    gram[packed(i) + j] += column[i] * column[j];
+                }
+            }
+            columns.push(column);
+        }
+        (columns, gram)
+    }
+
+    #[test]
+    fn unpacking_rounds_as_plain_loops_do() {
+        let bits = |numbers: &[f64]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+        for d in (1..=40).chain([64, 67, 100]) {
+            for rank in (0..=12).chain([d / 2, d]) {
+                let evidence = random_evidence(d, rank as u64, 3);
+                let (pivots, columns) = pivoted_cholesky(d, evidence.gram(), rank);
+                let parcel = LowRank::new(pivots, columns, evidence.moment().to_vec(), rank as u64);
+                let (columns, gram) = plainly_unpacked(&parcel);
+                assert!(bits(parcel.unpack().gram()) == bits(&gram), "{d} features, rank {rank}");
+                let mut visited = Vec::new();
+                parcel.for_each_column(|column| visited.push(column.to_vec()));
+                assert_eq!(visited, columns);
+            }
+        }
     }
 
     proptest! {

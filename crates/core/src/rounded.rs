@@ -6,7 +6,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::evidence::{Evidence, multiply, packed};
+use crate::columns::FactorColumns;
+use crate::evidence::{Evidence, multiply};
 use crate::factor::Factor;
 use crate::parcel::{LowRank, pivoted_cholesky};
 use crate::ridge::Ridge;
@@ -151,18 +152,11 @@ impl Rounded {
 
     /// FFᵀ, packed.
     fn gram(&self) -> Vec<f64> {
-        let mut gram = vec![0.0; packed(self.dimension)];
-        for column in self.columns() {
-            let mut rows = &mut gram[..];
-            for (i, scale) in column.iter().enumerate() {
-                let (row, below) = rows.split_at_mut(i + 1);
-                if *scale != 0.0 {
-                    row.iter_mut().zip(&column).for_each(|(g, f)| *g += scale * f);
-                }
-                rows = below;
-            }
+        let mut factor = FactorColumns::zeros(self.dimension, self.pivots.len());
+        for (into, column) in factor.iter_mut().zip(self.columns()) {
+            into.copy_from_slice(&column);
         }
-        gram
+        factor.gram()
     }
 
     /// The columns of F, zeros filled in.
@@ -287,6 +281,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::evidence::packed;
     use crate::parcel::Parcel;
     use crate::random::Seed;
 
@@ -402,6 +397,23 @@ mod tests {
         let upload = Rounded::upload(&evidence).unwrap();
         assert!(matches!(&upload.moment, RoundedMoment::Along(along) if along.len() == 3));
         assert_eq!(upload.scalars(), 25 + 24 + 23 + 3);
+    }
+
+    #[test]
+    fn unpacking_rounds_as_plain_loops_do() {
+        for (d, n) in [(1, 1), (4, 3), (9, 40), (25, 4), (25, 60), (33, 12)] {
+            let rounded = Rounded::upload(&random_evidence(d, n, 5)).unwrap();
+            let mut plain = vec![0.0; packed(d)];
+            for column in rounded.columns() {
+                for i in 0..d {
+                    for j in 0..=i {
+                        plain[packed(i) + j] += column[i] * column[j];
+                    }
+                }
+            }
+            let bits = |numbers: &[f64]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&rounded.gram()), bits(&plain), "{d} features, {n} observations");
+        }
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! An agent's own interactions, stored for sums over all of them: the one family that must keep raw data.
 
-use pulp::{Simd, WithSimd};
-
 use super::link::LinkFunction;
+use super::sums::{AddCurvature, AddGradient, Clicks, LaneRow};
 use crate::evidence::packed;
-use crate::exponential::{LANES, Lanes};
-use crate::lanes::four_wide;
+use crate::exponential::LANES;
+use crate::lanes::widest;
 
 /// Interactions in blocks of [`LANES`]: within a block, a feature of all its interactions lies together,
 /// and the rewards come last. Sums run over whole blocks in vector registers, and lanes are added up at
@@ -13,7 +12,7 @@ use crate::lanes::four_wide;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct History {
     dimension: usize,
-    blocks: Vec<Lanes>,
+    blocks: Vec<LaneRow>,
     count: usize,
 }
 
@@ -26,11 +25,11 @@ impl History {
         debug_assert_eq!(x.len(), self.dimension, "checked before");
         let lane = self.count % LANES;
         if lane == 0 {
-            self.blocks.resize(self.blocks.len() + self.stride(), [0.0; LANES]);
+            self.blocks.resize(self.blocks.len() + self.stride(), LaneRow::ZERO);
         }
         let first = self.blocks.len() - self.stride();
         for (row, value) in self.blocks[first..].iter_mut().zip(x.iter().chain([&y])) {
-            row[lane] = *value;
+            row.0[lane] = *value;
         }
         self.count += 1;
     }
@@ -43,9 +42,9 @@ impl History {
     pub(crate) fn read(&self, index: usize, x: &mut [f64]) -> f64 {
         let block = &self.blocks[index / LANES * self.stride()..][..self.stride()];
         for (value, row) in x.iter_mut().zip(block) {
-            *value = row[index % LANES];
+            *value = row.0[index % LANES];
         }
-        block[self.dimension][index % LANES]
+        block[self.dimension].0[index % LANES]
     }
 
     /// Removes the `oldest` first interactions; the others keep their order.
@@ -64,9 +63,10 @@ impl History {
 
     /// Σ x(μ(xᵀθ) − y) over the first `count` interactions.
     pub(crate) fn gradient(&self, link: LinkFunction, theta: &[f64], count: usize) -> Vec<f64> {
-        let mut sums = vec![[0.0; LANES]; self.dimension];
-        four_wide().dispatch(AddGradient { history: self, link, theta, count, sums: &mut sums });
-        sums.iter().map(total).collect()
+        let mut gradient = vec![LaneRow::ZERO; self.dimension];
+        let clicks = Clicks { blocks: &self.blocks, count, link, theta };
+        widest().dispatch(AddGradient { clicks, gradient: &mut gradient });
+        gradient.iter().map(LaneRow::total).collect()
     }
 
     /// The same gradient, and Σ μ'(xᵀθ)xxᵀ packed.
@@ -76,10 +76,11 @@ impl History {
         theta: &[f64],
         count: usize,
     ) -> (Vec<f64>, Vec<f64>) {
-        let gradient = self.gradient(link, theta, count);
-        let mut sums = vec![[0.0; LANES]; packed(self.dimension)];
-        four_wide().dispatch(AddCurvature { history: self, link, theta, count, sums: &mut sums });
-        (gradient, sums.iter().map(total).collect())
+        let mut gradient = vec![LaneRow::ZERO; self.dimension];
+        let mut curvature = vec![0.0; packed(self.dimension)];
+        let clicks = Clicks { blocks: &self.blocks, count, link, theta };
+        widest().dispatch(AddCurvature { clicks, gradient: &mut gradient, curvature: &mut curvature });
+        (gradient.iter().map(LaneRow::total).collect(), curvature)
     }
 
     /// Rows of features one after the other, and the rewards: what a saved state holds.
@@ -107,101 +108,6 @@ impl History {
     const fn stride(&self) -> usize {
         self.dimension + 1
     }
-}
-
-/// Σ x(μ(xᵀθ) − y), lane by lane. Written as a type because closures are not compiled for wide registers.
-struct AddGradient<'a> {
-    history: &'a History,
-    link: LinkFunction,
-    theta: &'a [f64],
-    count: usize,
-    sums: &'a mut [Lanes],
-}
-
-impl WithSimd for AddGradient<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { history, link, theta, count, sums } = self;
-        for (index, block) in history.blocks.chunks_exact(history.stride()).enumerate() {
-            let Some(lanes) = lanes_of(index, count) else { break };
-            let (features, reward) = (&block[..history.dimension], &block[history.dimension]);
-            let mut errors = products(features, theta);
-            link.means(&mut errors);
-            for lane in 0..LANES {
-                errors[lane] -= reward[lane];
-            }
-            errors[lanes..].fill(0.0);
-            for (sum, row) in sums.iter_mut().zip(features) {
-                for lane in 0..LANES {
-                    sum[lane] += errors[lane] * row[lane];
-                }
-            }
-        }
-    }
-}
-
-/// Σ μ'(xᵀθ)xxᵀ packed, lane by lane.
-struct AddCurvature<'a> {
-    history: &'a History,
-    link: LinkFunction,
-    theta: &'a [f64],
-    count: usize,
-    sums: &'a mut [Lanes],
-}
-
-impl WithSimd for AddCurvature<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { history, link, theta, count, sums } = self;
-        for (index, block) in history.blocks.chunks_exact(history.stride()).enumerate() {
-            let Some(lanes) = lanes_of(index, count) else { break };
-            let features = &block[..history.dimension];
-            let mut slopes = products(features, theta);
-            slopes.iter_mut().for_each(|z| *z = link.slope(*z));
-            slopes[lanes..].fill(0.0);
-            let mut sums = sums.iter_mut();
-            for (i, row) in features.iter().enumerate() {
-                let mut weighted = [0.0; LANES];
-                for lane in 0..LANES {
-                    weighted[lane] = slopes[lane] * row[lane];
-                }
-                for (other, sum) in features[..=i].iter().zip(&mut sums) {
-                    for lane in 0..LANES {
-                        sum[lane] += weighted[lane] * other[lane];
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// How many lanes of block `index` belong to the first `count` interactions; `None` if none do.
-const fn lanes_of(index: usize, count: usize) -> Option<usize> {
-    match count.checked_sub(index * LANES) {
-        None | Some(0) => None,
-        Some(left) if left < LANES => Some(left),
-        Some(_) => Some(LANES),
-    }
-}
-
-/// Returns xᵀθ for each of the observations in the lanes.
-#[inline(always)]
-fn products(features: &[Lanes], theta: &[f64]) -> Lanes {
-    let mut z = [0.0; LANES];
-    for (row, theta) in features.iter().zip(theta) {
-        for lane in 0..LANES {
-            z[lane] += row[lane] * theta;
-        }
-    }
-    z
-}
-
-fn total(lanes: &Lanes) -> f64 {
-    lanes.iter().sum()
 }
 
 #[cfg(test)]

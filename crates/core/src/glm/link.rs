@@ -72,6 +72,29 @@ impl LinkFunction {
         }
     }
 
+    /// Replaces every z by μ(z) and writes μ'(z).
+    #[inline(always)]
+    pub(crate) fn means_and_slopes(self, z: &mut Lanes, slopes: &mut Lanes) {
+        match self {
+            Self::Identity => *slopes = [1.0; LANES],
+            Self::Logistic => {
+                for lane in 0..LANES {
+                    (z[lane], slopes[lane]) = exponential::logistic_and_slope(z[lane]);
+                }
+            }
+            Self::Poisson => {
+                self.means(z);
+                *slopes = *z;
+            }
+            Self::Probit => {
+                for lane in 0..LANES {
+                    slopes[lane] = density(z[lane]);
+                }
+                self.means(z);
+            }
+        }
+    }
+
     /// c_μ: the smallest slope for |z| ≤ `reach`.
     #[must_use]
     pub fn smallest_slope(self, reach: f64) -> f64 {
@@ -133,6 +156,7 @@ impl LinkFunction {
 }
 
 /// Returns φ(z), the density of the standard normal distribution.
+#[inline(always)]
 fn density(z: f64) -> f64 {
     const ROOT: f64 = 0.398_942_280_401_432_7; // 1/√(2π)
     ROOT * exponential::exp(-0.5 * z * z)

@@ -15,6 +15,7 @@ pub(crate) mod private_glm_ucb;
 pub(crate) mod projection;
 pub(crate) mod record;
 pub(crate) mod solver;
+mod sums;
 pub(crate) mod ucb_glm;
 
 pub use config::{GlmConfig, Precision, SolverConfig};
