@@ -32,10 +32,10 @@ impl WithSimd for AppendRow<'_> {
         let (blocks, single) = factor.inverse_diagonal[..d].as_chunks_mut::<CHUNK>();
         let mut t = NormSoFar { before: 1.0, norm: 0.0 };
         // A block's roots and divisions take long. Meanwhile the next one is solved, which needs none of them.
-        let mut waiting: Option<(&mut [f64], Block)> = None;
+        let mut waiting: Option<(&mut [f64], RowSteps)> = None;
         for inverse in blocks {
             let (rows_of_block, below) = std::mem::take(&mut rows).split_at_mut(CHUNK * rest.len());
-            let block = Block::solve(simd, rows_of_block, rest, inverse, &mut t);
+            let block = RowSteps::solve(simd, rows_of_block, rest, inverse, &mut t);
             block.subtract(simd, rows_of_block, rest, left);
             if let Some((rows, block)) = waiting.replace((rows_of_block, block)) {
                 block.combine(simd, rows, left_before);
@@ -82,15 +82,15 @@ impl NormSoFar {
     }
 }
 
-/// What four rows of equal length are updated with. Only their z depend on each other, through their triangle, which is solved
+/// The steps by which four rows of equal length are updated. Only their z depend on each other, through their triangle, which is solved
 /// without vectors; their divisions and roots are independent, and so is every column.
-struct Block {
+struct RowSteps {
     z: [f64; CHUNK],
     a: [f64; CHUNK],
     b: [f64; CHUNK],
 }
 
-impl Block {
+impl RowSteps {
     #[inline(always)]
     fn solve<S: Simd>(
         simd: S,

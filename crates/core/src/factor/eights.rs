@@ -36,7 +36,7 @@ pub(super) fn score<S: Simd>(simd: S, factor: &Factor, arms: Columns<'_>, worksp
 }
 
 /// Vectors of arms that are solved together, and perhaps one arm beside them.
-struct Tile<'a, S: Simd, const W: usize> {
+struct ArmTile<'a, S: Simd, const W: usize> {
     /// z = U⁻ᵀx as far as it is solved, then x.
     z: &'a mut [[S::f64s; W]],
     squares: [S::f64s; W],
@@ -65,8 +65,8 @@ fn score_tile<S: Simd, const W: usize, const ONE_MORE: bool>(
         one.copy_from_slice(arms.row(after));
     }
     let zeros = [simd.splat_f64s(0.0); W];
-    let mut tile: Tile<'_, S, W> =
-        Tile { z, squares: zeros, products: zeros, one, one_square: 0.0, one_product: 0.0 };
+    let mut tile: ArmTile<'_, S, W> =
+        ArmTile { z, squares: zeros, products: zeros, one, one_square: 0.0, one_product: 0.0 };
     tile.solve::<ONE_MORE>(simd, factor, &workspace.q[..d]);
 
     let means = &mut workspace.means[first..];
@@ -81,7 +81,7 @@ fn score_tile<S: Simd, const W: usize, const ONE_MORE: bool>(
     }
 }
 
-impl<S: Simd, const W: usize> Tile<'_, S, W> {
+impl<S: Simd, const W: usize> ArmTile<'_, S, W> {
     /// z = U⁻ᵀx, its squares and its products with q: four features at a time, so that one look at an earlier feature serves
     /// four later ones.
     #[inline(always)]
