@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::Effort;
 use crate::coordinator::resident_bytes;
-use crate::simulation::{self, Simulated};
+use crate::published::{Program, Published};
+use crate::simulation::{Simulated, beside};
 
 /// The step between two phases at one agent.
 #[derive(Debug, Serialize)]
@@ -33,46 +34,42 @@ fn model() -> ModelConfig {
     ModelConfig { regularization: 1.0, noise: 0.5, width_scale: 0.3, ..Default::default() }
 }
 
-/// 40 users, 5 agents, 10 arms of 10 features; published: the authors' Python code, elsewhere.
-pub fn simulated(effort: Effort) -> anyhow::Result<Vec<Simulated>> {
+/// 40 users, 5 agents, 10 arms of 10 features; published: the authors' Python code, run beside ours where it is present.
+pub fn simulated(effort: Effort, published: Option<&Published>) -> anyhow::Result<Vec<Simulated>> {
     let clusters = || ClusterConfig { merge_scale: Threshold(2.0), ..Default::default() };
-    let threshold = Threshold(1.01);
+    let threshold = 1.01;
     let delayed = FclubDc {
         model: model(),
         clusters: clusters(),
-        upload_threshold: threshold,
-        download_threshold: threshold,
+        upload_threshold: Threshold(threshold),
+        download_threshold: Threshold(threshold),
     };
     let at_once = Fclub { model: model(), clusters: clusters() };
+    // At every step their program for it copies records that are as long as the run.
+    let copying = Program::clustered("FCLUB", 0.0).at_most(2_000, 10_000);
+    let delaying = Program::clustered("LDP_FCLUB_DC", threshold);
     [
-        ("fclub-dc, threshold 1.01", Algorithm::FclubDc(delayed), 262.0),
-        ("fclub", Algorithm::Fclub(at_once), 19_500.0),
+        ("fclub-dc, threshold 1.01", Algorithm::FclubDc(delayed), 262.0, delaying),
+        ("fclub", Algorithm::Fclub(at_once), 19_500.0, copying),
     ]
     .into_iter()
-    .map(|(name, algorithm, published)| measure(name, algorithm, published, effort))
+    .map(|(name, algorithm, micros, program)| {
+        let assignment = Assignment::Contiguous;
+        let config = RunConfig {
+            seed: Seed(0),
+            agents: 5,
+            horizon: if effort == Effort::Quick { 20_000 } else { 100_000 },
+            world: WorldConfig::Clustered(ClusteredConfig { assignment, ..Default::default() }),
+            arrival: ArrivalConfig::Uniform,
+            network: NetworkConfig::default(),
+            topology: posse_sim::TopologyConfig::default(),
+            faults: FaultConfig::default(),
+            adversaries: AdversaryConfig::default(),
+            algorithm,
+        };
+        beside(name, config, micros, &program, published, effort)
+    })
     .collect()
-}
-
-fn measure(
-    name: &'static str,
-    algorithm: Algorithm,
-    published_micros: f64,
-    effort: Effort,
-) -> anyhow::Result<Simulated> {
-    let assignment = Assignment::Contiguous;
-    let config = RunConfig {
-        seed: Seed(0),
-        agents: 5,
-        horizon: if effort == Effort::Quick { 20_000 } else { 100_000 },
-        world: WorldConfig::Clustered(ClusteredConfig { assignment, ..Default::default() }),
-        arrival: ArrivalConfig::Uniform,
-        network: NetworkConfig::default(),
-        topology: posse_sim::TopologyConfig::default(),
-        faults: FaultConfig::default(),
-        adversaries: AdversaryConfig::default(),
-        algorithm,
-    };
-    simulation::measure(name, &config, Some(published_micros), effort)
 }
 
 /// One agent with so many users of two kinds, each seen twenty times.

@@ -168,7 +168,7 @@ impl Measurements {
                 self.solvers = solved(effort)?;
                 self.gradients =
                     [10, 25, 100].map(|d| gradient_sums(d, effort)).into_iter().collect::<Result<_, _>>()?;
-                self.clustered = clustered(effort)?;
+                self.clustered = clustered(effort, published)?;
                 let users = [100, 1000, if quick { 3000 } else { 10_000 }];
                 self.phases = users.map(phase_step).into_iter().collect::<Result<_, _>>()?;
                 self.nonlinear = nonlinear(effort)?;

@@ -157,7 +157,7 @@ pub fn simulated_clicks(effort: Effort, published: Option<&Published>) -> anyhow
 
 /// Measures ours, and after it the authors' program where it is present, with the same number of interactions. If that is
 /// fewer than usual, the name says so: a row of its own, which is not compared with others.
-fn beside(
+pub(crate) fn beside(
     name: &str,
     mut config: RunConfig,
     elsewhere_micros: f64,
@@ -190,9 +190,14 @@ fn size(config: &RunConfig) -> anyhow::Result<Size> {
         WorldConfig::Linear(world) => (world.arms, world.dimension, world.dimension),
         WorldConfig::Heterogeneous(world) => (world.arms, world.dimension, world.shared),
         WorldConfig::Glm(world) => (world.arms, world.dimension, world.dimension),
+        WorldConfig::Clustered(world) => (world.arms, world.dimension, world.dimension),
         _ => anyhow::bail!("no program was published for this world"),
     };
-    Ok(Size { agents: config.agents, arms, features, shared, interactions: config.horizon })
+    let (users, clusters) = match &config.world {
+        WorldConfig::Clustered(world) => (world.users, world.clusters),
+        _ => (config.agents, 1),
+    };
+    Ok(Size { agents: config.agents, users, clusters, arms, features, shared, interactions: config.horizon })
 }
 
 /// Runs a simulation once to warm up, and then so often that the least time is meant.

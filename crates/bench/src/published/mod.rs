@@ -18,7 +18,13 @@ use crate::Suite;
 pub(super) use program::Program;
 pub use program::Repository;
 
-const DRIVER: &str = include_str!("program.py");
+/// The functions of each repository, and what calls them.
+const DRIVER: &str = concat!(
+    include_str!("linear.py"),
+    include_str!("clicks.py"),
+    include_str!("clustered.py"),
+    include_str!("program.py")
+);
 
 /// Clones of authors' repositories in one directory, and a Python that can import what they hold.
 #[derive(Debug)]
@@ -44,7 +50,8 @@ pub struct PublishedRun {
     pub interactions: u64,
     /// Microseconds of processor time for each, everything included that the program does.
     pub micros: f64,
-    /// What of that is choosing and learning; the rest is the world and what the program writes down.
+    /// What of that is choosing and learning; the rest is the world and what the program writes down. With clustered users,
+    /// whose records are in what agents copy, the world alone is left out.
     pub algorithm_micros: f64,
     /// That time divided by the whole of ours, world included.
     pub algorithm_ratio: f64,
@@ -62,6 +69,10 @@ pub struct PublishedRun {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Size {
     pub(super) agents: u64,
+    /// Whom the agents serve; as many as agents where users are no entities of their own.
+    pub(super) users: u64,
+    /// How many kinds of users there are.
+    pub(super) clusters: u64,
     pub(super) arms: usize,
     pub(super) features: usize,
     /// How many features have the same parameters for all agents.
@@ -135,6 +146,8 @@ impl Published {
     ) -> anyhow::Result<PublishedRun> {
         let clone = self.clone_of(program).context("there is no clone with this program")?;
         let mut row = serde_json::to_value(size)?;
+        row["repository"] = program.repository.name().into();
+        row["scripts"] = program.repository.scripts().into();
         row["script"] = program.script().into();
         row["algorithm"] = program.algorithm.into();
         // As text, because JSON has no infinity.

@@ -3,7 +3,8 @@
 `posse bench --published DIR` starts it once for each row, with the row as JSON in its only argument. What it runs is imported
 from the authors' repository as it is: this file only builds their world with the sizes of the row, as their script does when
 it is started by itself, and their algorithm. It answers with one line of JSON. With a row that names no algorithm it imports
-the scripts and says which versions it has.
+the scripts and says which versions it has. What is particular to a repository is in a file of its own: `linear.py`,
+`clicks.py` and `clustered.py`, which `mod.rs` puts in front of this one.
 """
 
 import glob
@@ -26,7 +27,8 @@ answers = os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 row = json.loads(sys.argv[1])
-sys.path.insert(0, row["clone"])
+# Where their scripts are, and so what they import from each other.
+sys.path[:0] = sorted({os.path.join(row["clone"], os.path.dirname(script)) for script in row["scripts"]})
 
 # Their scripts load matplotlib for pictures, which nobody asks for here.
 try:
@@ -38,72 +40,10 @@ except ImportError:
 
 import numpy as np
 
-# Numpy 2 has no `mat`, by which FedGLB-UCB calls `asmatrix`.
-if not hasattr(np, "mat"):
-    np.mat = np.asmatrix
-
-
-def linear(script):
-    """A world and an algorithm of Async-LinUCB: λ, δ and the noise are 0.1, as in posse's row."""
-    d, shared, threshold = row["features"], row["shared"], float(row["setting"])
-    users = script.UserManager(d, row["agents"], thetaFunc=script.gaussianFeature, argv={"l2_limit": 1})
-    articles = script.ArticleManager(d, n_articles=1000, argv={"l2_limit": 1})
-    world = {
-        "context_dimension": d,
-        "testing_iterations": row["interactions"],
-        "plot": False,
-        "noise": lambda: np.random.normal(scale=0.1),
-        "NoiseScale": 0.1,
-        "poolArticleSize": row["arms"],
-    }
-    settings = {"alpha": -1, "lambda_": 0.1, "delta_": 0.1, "NoiseScale": 0.1}
-    if row["algorithm"] == "SyncLinUCB":
-        settings |= {"dimension": d, "threshold": threshold}
-    elif row["algorithm"] == "AsyncLinUCB":
-        settings |= {"dimension": d, "gammaU": threshold, "gammaD": threshold}
-    else:
-        settings |= {"dimension_g": shared, "dimension_l": d - shared, "gammaU": threshold, "gammaD": threshold}
-        world["name_label"] = ""
-    alike = row["algorithm"] != "AsyncLinUCB_AM"
-    world["users"] = users.simulateThetaForHomoUsers() if alike else users.simulateThetaForHeteroUsers(shared)
-    world["articles"] = articles.simulateArticlePool()
-    return script.simulateOnlineData(**world), getattr(script, row["algorithm"])(**settings)
-
-
-def clicks(script):
-    """A world and an algorithm of FedGLB-UCB: a parameter on the unit sphere, and 1000 arms on a sphere that end in a one."""
-    d, agents, name = row["features"], row["agents"], row["algorithm"]
-    rounds = row["interactions"] // agents
-    theta = np.random.normal(size=d)
-    arms = np.random.normal(size=(1000, d))
-    arms[:, -1] = 0.0
-    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-    arms[:d] = np.eye(d)
-    arms[:, -1] = 1.0
-    world = script.simulateOnlineData(
-        context_dimension=d,
-        testing_iterations=rounds,
-        n_users=agents,
-        theta_star=theta / np.linalg.norm(theta),
-        article_feature_matrix=arms,
-        poolArticleSize=row["arms"],
-        namelabel="",
-        plot=False,
-    )
-    # The scale of widths and the limit of iterations are those of their script, which chose them for each algorithm.
-    settings = {"lambda_": 2, "delta": 0.01, "R": 0.5, "alpha": None, "alpha_t_scaling": 0.1}
-    if name in ("One_UCB_GLM", "N_UCB_GLM"):
-        settings |= {"dim": d, "horizon": rounds, "numUsers": agents, "alpha_t_scaling": 1.0}
-        settings["max_iters"] = 5 if name == "One_UCB_GLM" else 100
-    else:
-        settings |= {"dimension": d, "S": 1}
-    if name != "One_UCB_GLM":
-        settings["c_mu"] = script.dsigmoid(1)
-    if name.startswith("FedGLB_UCB"):
-        settings |= {"init_x": np.zeros(d), "max_iters": None}
-        settings |= {"alpha_t_scaling": 1.0} if name == "FedGLB_UCB_v1" else {"n_users": agents}
-        settings |= {"threshold": float(row["setting"])} if name == "FedGLB_UCB" else {"sync_period": float(row["setting"])}
-    return world, getattr(script, name)(**settings)
+# Names that numpy dropped: FedGLB-UCB calls `asmatrix` by the first, the programs for clustered users have the others.
+for name, meant in (("mat", np.asmatrix), ("int", int), ("float_", np.float64)):
+    if name not in vars(np):
+        setattr(np, name, meant)
 
 
 class Stopwatch:
@@ -113,9 +53,9 @@ class Stopwatch:
         self.seconds, self.calls = 0.0, 0
 
     def around(self, function):
-        def timed(*arguments):
+        def timed(*arguments, **named):
             begin = time.process_time()
-            result = function(*arguments)
+            result = function(*arguments, **named)
             self.seconds += time.process_time() - begin
             self.calls += 1
             return result
@@ -123,11 +63,8 @@ class Stopwatch:
         return timed
 
 
-def play():
-    random.seed(0)
-    np.random.seed(0)
-    script = importlib.import_module(row["script"])
-    world, algorithm = (clicks if row["script"] == "RunSyntheticDataset" else linear)(script)
+def iterations(script, world, algorithm):
+    """The loop that Async-LinUCB and FedGLB-UCB have in common, timed."""
     choosing, learning = Stopwatch(), Stopwatch()
     algorithm.decide = choosing.around(algorithm.decide)
     algorithm.updateParameters = learning.around(algorithm.updateParameters)
@@ -148,9 +85,22 @@ def play():
     }
 
 
+def module(script):
+    return importlib.import_module(os.path.basename(script))
+
+
+def play():
+    random.seed(0)
+    np.random.seed(0)
+    script = module(row["script"])
+    if row["repository"] == "Federated-Clustering-of-Bandits":
+        return clustered(script)
+    return iterations(script, *(linear if row["repository"] == "Async-LinUCB" else clicks)(script))
+
+
 def versions():
     for script in row["scripts"]:
-        importlib.import_module(script)
+        module(script)
     return {"python": platform.python_version(), "numpy": np.__version__}
 
 

@@ -31,7 +31,12 @@ fn a_directory_without_clones_is_refused_and_the_error_says_what_to_clone() {
     assert!(absent.stderr.starts_with("error: --published: cannot find nowhere"), "{}", absent.stderr);
     let empty = posse(directory.path(), &["bench", "--published", "."]);
     assert_eq!((empty.code, empty.stdout.as_str()), (2, ""), "{}", empty.stderr);
-    for part in ["nothing to run in", "github.com/cyrilli/Async-LinUCB", "github.com/cyrilli/FedGLB-UCB"] {
+    for part in [
+        "nothing to run in",
+        "github.com/cyrilli/Async-LinUCB",
+        "github.com/cyrilli/FedGLB-UCB",
+        "github.com/ZhaoHaoRu/Federated-Clustering-of-Bandits",
+    ] {
         assert!(empty.stderr.contains(part), "{part} in {}", empty.stderr);
     }
 }

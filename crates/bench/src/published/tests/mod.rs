@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use super::*;
 
 const BOTH: [Suite; 2] = [Suite::Simulation, Suite::Families];
-const SIZE: Size = Size { agents: 4, arms: 3, features: 5, shared: 2, interactions: 12 };
+const SIZE: Size =
+    Size { agents: 4, users: 8, clusters: 2, arms: 3, features: 5, shared: 2, interactions: 12 };
 
 /// What stands for the scripts of Async-LinUCB.
 const LINEAR: &str = include_str!("linear.py");
@@ -15,16 +16,25 @@ const LINEAR: &str = include_str!("linear.py");
 /// What stands for the script of FedGLB-UCB.
 const CLICKS: &str = include_str!("clicks.py");
 
-/// A directory with both clones.
+/// What stands for the scripts of Federated-Clustering-of-Bandits, and for its world.
+const CLUSTERED: &str = include_str!("clustered.py");
+
+/// A directory with all clones.
 fn clones() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for repository in Repository::ALL {
         let clone = directory.path().join(repository.name());
         fs::create_dir(&clone).unwrap();
         fs::write(clone.join("conf.py"), "save_address = \"/there/is/no/such/place\"\n").unwrap();
+        let text = match repository {
+            Repository::AsyncLinUcb => LINEAR,
+            Repository::FedGlbUcb => CLICKS,
+            Repository::FederatedClustering => CLUSTERED,
+        };
         for script in repository.scripts() {
-            let text = if repository == Repository::AsyncLinUcb { LINEAR } else { CLICKS };
-            fs::write(clone.join(format!("{script}.py")), text).unwrap();
+            let file = clone.join(format!("{script}.py"));
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
         }
     }
     directory
@@ -40,7 +50,7 @@ fn a_clone_runs_with_the_sizes_and_the_setting_of_the_row() {
     let directory = clones();
     let published = Published::with(python, directory.path(), &BOTH).unwrap();
     assert!(!published.versions().numpy.is_empty() && published.versions().python.starts_with("3."));
-    let (linear, clicks) = (Program::linear, Program::clicks);
+    let (linear, clicks, clustered) = (Program::linear, Program::clicks, Program::clustered);
     for (program, regret, messages, scalars) in [
         (linear("AsyncLinUCB", 2.5), 2.5, Some(12), None),
         (linear("SyncLinUCB", 0.125), 0.125, Some(12), None),
@@ -48,6 +58,8 @@ fn a_clone_runs_with_the_sizes_and_the_setting_of_the_row() {
         (clicks("FedGLB_UCB", 0.5), 0.5, None, Some(1200)),
         (clicks("FedGLB_UCB_v1", 63.0), 63.0, None, Some(1200)),
         (clicks("One_UCB_GLM", 0.0), 5.0, None, Some(1200)),
+        (clustered("FCLUB", 0.0), 3.0, Some(12), None),
+        (clustered("LDP_FCLUB_DC", 1.25), 1.25, Some(25), None),
     ] {
         let run = published.run(&program, &SIZE, 2.0).unwrap();
         assert_eq!((run.regret, run.interactions), (regret, 12), "{program:?}");
@@ -58,6 +70,16 @@ fn a_clone_runs_with_the_sizes_and_the_setting_of_the_row() {
     // A threshold without limit has to reach a program through JSON; as a regret it is refused.
     let error = published.run(&linear("AsyncLinUCB", f64::INFINITY), &SIZE, 2.0).unwrap_err().to_string();
     assert!(error.contains("Infinity") || error.contains("inf"), "{error}");
+}
+
+#[test]
+fn what_the_world_of_clustered_users_takes_is_not_the_algorithms() {
+    let Some(python) = with_numpy() else { return };
+    let directory = clones();
+    let published = Published::with(python, directory.path(), &BOTH).unwrap();
+    let run = published.run(&Program::clustered("LDP_FCLUB_DC", 1.25), &SIZE, 2.0).unwrap();
+    // Of three seconds of each step that the play says, two are the world's.
+    assert!((run.micros - 3e6).abs() < 1e-3 && (run.algorithm_micros - 1e6).abs() < 1e-3, "{run:?}");
 }
 
 #[test]
@@ -81,7 +103,7 @@ fn a_directory_that_is_not_there_or_has_no_clone_is_refused_with_what_to_clone()
     assert!(absent.contains("cannot find") && absent.contains("nowhere"), "{absent}");
     let none = open(empty.path(), &BOTH);
     for url in Repository::ALL.map(Repository::url) {
-        assert!(absent.contains(&url) && none.contains(&url), "{absent}\n{none}");
+        assert!(absent.contains(url) && none.contains(url), "{absent}\n{none}");
     }
     // A repository whose rows were not asked for is of no use.
     fs::create_dir(empty.path().join("Async-LinUCB")).unwrap();
@@ -113,7 +135,7 @@ fn only_clones_that_are_there_have_programs() {
 #[cfg(unix)]
 mod answers {
     use super::*;
-    use crate::{Effort, Origin, simulated, simulated_clicks};
+    use crate::{Effort, Origin, clustered, simulated, simulated_clicks};
 
     /// What `run` says of a Python that answers every row with these commands of a shell.
     fn said(commands: &str) -> anyhow::Result<PublishedRun> {
@@ -145,14 +167,19 @@ mod answers {
         format!(r#"echo '{{"seconds": {seconds}, "algorithm_seconds": {algorithm}, {numbers}}}'"#)
     }
 
+    /// Commands that answer every row with as many interactions as it asks for.
+    fn obedient() -> String {
+        let interactions = r#"n=$(printf %s "$4" | sed 's/.*"interactions":\([0-9]*\).*/\1/')"#;
+        let numbers = r#""interactions": '$n', "regret": 3.5, "communication": 7"#;
+        let answer = format!(r#"echo '{{"seconds": 6.0, "algorithm_seconds": 3.0, {numbers}}}'"#);
+        format!("{interactions}\n{answer}")
+    }
+
     #[test]
     fn rows_are_from_this_run_where_there_is_a_clone_and_from_elsewhere_where_there_is_none() {
         let directory = clones();
         fs::remove_dir_all(directory.path().join("FedGLB-UCB")).unwrap();
-        let interactions = r#"n=$(printf %s "$4" | sed 's/.*"interactions":\([0-9]*\).*/\1/')"#;
-        let numbers = r#""interactions": '$n', "regret": 3.5, "communication": 7"#;
-        let answer = format!(r#"echo '{{"seconds": 6.0, "algorithm_seconds": 3.0, {numbers}}}'"#);
-        let published = played(&directory, &format!("{interactions}\n{answer}"));
+        let published = played(&directory, &obedient());
         let rows = simulated(Effort::Quick, Some(&published)).unwrap();
         let (own, theirs): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.published_from.is_none());
         assert!(own.len() == 1 && own[0].name.starts_with("exchange") && own[0].ratio.is_none(), "{own:?}");
@@ -180,20 +207,53 @@ mod answers {
     }
 
     #[test]
+    fn rows_of_clustered_users_are_short_only_where_a_program_that_takes_long_is_there() {
+        let directory = clones();
+        let rows = clustered(Effort::Quick, Some(&played(&directory, &obedient()))).unwrap();
+        for (row, (name, interactions)) in
+            rows.iter().zip([("fclub-dc, threshold 1.01", 20_000), ("fclub, 2000", 2_000)])
+        {
+            let run = row.published_run.as_ref().unwrap();
+            assert_eq!((row.name.as_str(), row.interactions), (name, interactions));
+            assert_eq!((row.published_from, run.interactions), (Some(Origin::ThisRun), interactions));
+            assert_eq!((run.messages, run.scalars), (Some(7), None), "{row:?}");
+        }
+        fs::remove_dir_all(directory.path().join(Repository::FederatedClustering.name())).unwrap();
+        let without = played(&directory, &obedient());
+        for published in [Some(&without), None] {
+            let rows = clustered(Effort::Quick, published).unwrap();
+            let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
+            assert_eq!(names, ["fclub-dc, threshold 1.01", "fclub"]);
+            for row in rows {
+                assert_eq!((row.published_from, row.interactions), (Some(Origin::Elsewhere), 20_000));
+                assert!(row.published_run.is_none() && row.ratio.is_some(), "{row:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_clone_is_left_as_it_was() {
         let Some(python) = with_numpy() else { return };
         let directory = clones();
         // The variable would keep Python from writing compiled files whatever its arguments say.
         let own = format!("exec env -u PYTHONDONTWRITEBYTECODE '{}' \"$@\"", python.display());
         let published = Published::with(script(&directory, &own), directory.path(), &BOTH).unwrap();
+        let files = |path: &str| {
+            let entries = fs::read_dir(directory.path().join(path)).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort_unstable();
+            names
+        };
         published.run(&Program::linear("AsyncLinUCB", 2.0), &SIZE, 1.0).unwrap();
-        let clone = directory.path().join(Repository::AsyncLinUcb.name());
-        let mut files: Vec<_> = fs::read_dir(clone).unwrap().map(|file| file.unwrap().file_name()).collect();
-        files.sort_unstable();
         assert_eq!(
-            files,
+            files("Async-LinUCB"),
             ["SimulationHeterogeneousClients.py", "SimulationHomogeneousClients.py", "conf.py"]
         );
+        published.run(&Program::clustered("FCLUB", 0.0), &SIZE, 1.0).unwrap();
+        let clone = "Federated-Clustering-of-Bandits";
+        assert_eq!(files(clone), ["conf.py", "environment", "experiment"]);
+        assert_eq!(files(&format!("{clone}/experiment")), ["FCLUB.py", "LDP_FCLUB_DC.py"]);
+        assert_eq!(files(&format!("{clone}/environment")), ["Environment.py"]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn programs(out: &mut String, rows: &[Simulated], versions: &Versions) {
     line(
         out,
         &format!(
-            "  Their programs in this run, Python {python}, numpy {numpy}; algorithm: what is left without their world and records"
+            "  Their programs in this run, Python {python}, numpy {numpy}; algorithm: what is left without their world and separate records"
         ),
     );
     line(
