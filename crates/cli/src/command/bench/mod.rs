@@ -50,8 +50,9 @@ pub(crate) struct Args {
     svg: Option<PathBuf>,
     /// Run the programs that papers' authors published beside `simulation` and `families`, from clones in this directory
     ///
-    /// They are clones of https://github.com/cyrilli/Async-LinUCB, https://github.com/cyrilli/FedGLB-UCB and
-    /// https://github.com/ZhaoHaoRu/Federated-Clustering-of-Bandits, and run with `python3` or what PYTHON names. For a repository that is not there, times are shown that were measured elsewhere.
+    /// They are clones of `https://github.com/cyrilli/Async-LinUCB`, `https://github.com/cyrilli/FedGLB-UCB` and
+    /// `https://github.com/ZhaoHaoRu/Federated-Clustering-of-Bandits`, and run with `python3` or what PYTHON names. For a
+    /// repository that is not there, times are shown that were measured elsewhere.
     #[arg(long, value_name = "DIRECTORY")]
     published: Option<PathBuf>,
     /// Measure one row of `memory` in this process and print it; what the suite runs for each of its rows
