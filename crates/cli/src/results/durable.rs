@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 
@@ -44,10 +45,13 @@ fn sync_directory(directory: Option<&Path>) -> io::Result<()> {
     }
 }
 
-/// A name of this process only, in the same directory, so that it can be renamed.
+/// A name that nothing else has, in the same directory, so that it can be renamed.
 fn partial(path: &Path) -> PathBuf {
+    // Two threads may write the same file: cells with the same settings have the same name.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}{PARTIAL}", std::process::id()))
+    let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    path.with_file_name(format!(".{name}.{}-{count}{PARTIAL}", std::process::id()))
 }
 
 /// Removes what interrupted processes left half-written in `directory`.
@@ -64,4 +68,25 @@ pub(super) fn sweep(directory: &Path) -> io::Result<()> {
 /// Whether a file of this name was being written.
 pub(super) fn is_partial(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(PARTIAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_write_the_same_file_all_succeed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cell.json");
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| (0..50).try_for_each(|_| replace_text(&path, "whole"))))
+                .collect();
+            for writer in writers {
+                writer.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+    }
 }
