@@ -73,7 +73,7 @@ impl WithSimd for Gram<'_> {
 }
 
 /// Writes `R` rows from row `i` on to the beginning of `gram`, their ends first: what these put into the beginning of the next
-/// row is overwritten.
+/// row is overwritten when that row is written.
 #[inline(always)]
 fn rows<S: Simd, const R: usize>(simd: S, columns: &FactorColumns, i: usize, gram: &mut [f64]) {
     // Sums of four rows and what they are made of fill the registers that there are: 32 for the widest vectors, 16 for others.

@@ -14,7 +14,7 @@ fn bench(directory: &Path, python: &str, arguments: &[&str]) -> Ran {
     Ran { code: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// A clone with the names of the authors' files, which nobody imports here.
+/// A clone with the names of the authors' files, which these tests do not import.
 fn clone_into(directory: &Path) {
     let clone = directory.join("Async-LinUCB");
     fs::create_dir(&clone).unwrap();

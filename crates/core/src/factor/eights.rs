@@ -212,8 +212,8 @@ fn turn<S: Simd>(simd: S, rows: &[&[f64]; WIDEST], from: usize) -> [S::f64s; CHU
     simd.deinterleave_shfl_f64s(pairs)
 }
 
-/// The row of [`turn`] that comes out in each lane. Instruction sets differ in it, so they are asked; the compiler knows
-/// their answer.
+/// The row of [`turn`] that comes out in each lane. Instruction sets have different orders, so this turns rows of known numbers
+/// and looks where each went. The compiler computes that, so it costs nothing at run time.
 #[inline(always)]
 fn places<S: Simd>(simd: S) -> [usize; WIDEST] {
     let rows: [[f64; CHUNK]; WIDEST] = std::array::from_fn(|place| [place as f64; CHUNK]);
